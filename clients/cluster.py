@@ -13,6 +13,7 @@ Called by: producer, consumer and admin client. KIP-35, KIP-511, KIP-951.
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
@@ -24,6 +25,8 @@ import trio
 from kraftrio.base.background import open_background, run_aside
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.coordinators import GROUP_KEY_TYPE, Coordinators
+from kraftrio.clients.diagnostics.notices import Notices
+from kraftrio.clients.diagnostics.statistics import ClusterStatistics
 from kraftrio.clients.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -40,6 +43,10 @@ from kraftrio.clients.security import secured
 from kraftrio.net.transport import Network, SystemNetwork
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
+
+logger = logging.getLogger(__name__)
+
+_TELL_AFTER_S = 3.0  # a broker that is being restarted, or has just left, is not told of
 
 FATAL_TOPIC_ERRORS = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -60,8 +67,11 @@ class Cluster:
         self.config = config
         self.network = network
         self.nursery = nursery  # of the client's tasks, which end with the cluster
+        self.notices = Notices(logger)
         self._nodes = Nodes(config, network, nursery, rng, self._node_changed)
-        self._fetcher = MetadataFetcher(self._nodes, config, rng, topic_idle_ms, self._notify)
+        self._fetcher = MetadataFetcher(
+            self._nodes, config, rng, topic_idle_ms, self._notify, self.notices
+        )
         self._coordinators = Coordinators(self._nodes, config)
         self._listeners: list[Callable[[], None]] = []
         self._on_refusal: list[Callable[[AuthenticationError], None]] = []
@@ -81,6 +91,17 @@ class Cluster:
     def last_failure(self) -> KafkaClientError | None:
         """Why metadata could not be fetched the last time; None if it could."""
         return self._fetcher.failure
+
+    def statistics(self) -> ClusterStatistics:
+        """Return figures of this moment."""
+        connected = self._nodes.connected
+        return ClusterStatistics(
+            brokers=self._nodes.known,
+            connected_brokers=len(connected),
+            requests_in_flight=sum(node.requests_in_flight for node in connected),
+            topics=len(self.metadata.topics),
+            last_failure=None if self.last_failure is None else str(self.last_failure),
+        )
 
     def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return (node_id, leader_epoch) of a partition's leader; None when none is known."""
@@ -102,7 +123,26 @@ class Cluster:
         if not node.is_connected and node.node_id >= 0:
             self.request_refresh()  # it may be gone, and its partitions be led elsewhere
         self.note_refusal(node)
+        self._tell_of(node)
         self._notify()
+
+    def _tell_of(self, node: BrokerNode) -> None:
+        """Warn of a broker that metadata names, and that is not where it says."""
+        if node.node_id < 0:
+            return  # of bootstrap servers the fetcher tells, if none of them answers
+        key = ("broker", node.node_id)
+        if node.is_connected:
+            self.notices.forget(key)
+        elif node.unreachable_s >= _TELL_AFTER_S:
+            self.notices.warn(
+                key,
+                "broker %d cannot be reached at %s:%d, the address that the cluster gives: %s;"
+                " see that it runs, and that this machine can use its advertised.listeners",
+                node.node_id,
+                node.host,
+                node.port,
+                node.failure,
+            )
 
     def note_refusal(self, node: BrokerNode) -> None:
         """Tell whoever waits if the node has just not let the client in."""

@@ -101,6 +101,7 @@ __all__ = [
     "ShareSessionNotFoundError",
     "SslAuthenticationError",
     "StaleMemberEpochError",
+    "SubscriptionStateError",
     "ThrottlingQuotaExceededError",
     "TimedOutError",
     "TopicAuthorizationError",
@@ -126,6 +127,9 @@ __all__ = [
     "renewed",
     "unreadable",
 ]
+
+
+RecordContent = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 class KafkaClientError(KafkaError):
@@ -182,21 +186,11 @@ class RecordDeserializationError(KafkaClientError):
     default_code = ErrorCode.INVALID_RECORD
 
     def __init__(
-        self,
-        message: str,
-        *,
-        topic_partition: TopicPartition,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
+        self, message: str, at: tuple[TopicPartition, int], content: RecordContent
     ) -> None:
         super().__init__(message)
-        self.topic_partition = topic_partition
-        self.offset = offset
-        self.key = key
-        self.value = value
-        self.headers = headers
+        self.topic_partition, self.offset = at
+        self.key, self.value, self.headers = content
 
 
 class ClosedError(KafkaClientError):
@@ -289,6 +283,12 @@ class UnsupportedVersionError(KafkaClientError):
     """The broker is too old or too new for what was asked."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class SubscriptionStateError(KafkaClientError):
+    """Records are asked for, and nothing is subscribed to or assigned."""
+
+    default_code = ErrorCode.INVALID_REQUEST
 
 
 class InvalidValueError(KafkaClientError, TypeError, ValueError):
@@ -642,6 +642,7 @@ _ONLY_OURS = (
     ClosedError,
     RecordDeserializationError,
     InvalidValueError,
+    SubscriptionStateError,
     BufferExhaustedError,
     CommitFailedError,
     TransactionAbortedError,

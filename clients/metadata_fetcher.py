@@ -23,6 +23,7 @@ import trio
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.config import ClientConfig
+from kraftrio.clients.diagnostics.notices import Notices
 from kraftrio.clients.errors import (
     AuthenticationError,
     KafkaClientError,
@@ -38,6 +39,8 @@ from kraftrio.wire.messages.cluster import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+
+_TELL_AFTER_S = 1.0
 
 
 class TopicsOfInterest:
@@ -83,6 +86,7 @@ class MetadataFetcher:
 
     Args:
         on_change: called, synchronously, with each new snapshot in place.
+        notices: told when no broker answers, and of topics that do not exist.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class MetadataFetcher:
         rng: random.Random,
         topic_idle_ms: float,
         on_change: Callable[[], None],
+        notices: Notices,
     ) -> None:
         self.metadata = ClusterMetadata()
         self.wants_all = False
@@ -101,6 +106,8 @@ class MetadataFetcher:
         self._rng = rng
         self._topics = TopicsOfInterest(topic_idle_ms)
         self._on_change = on_change
+        self._notices = notices
+        self._missing_since: dict[str, float] = {}  # topics of interest that do not exist
         self._wanted = trio.Event()
         self._urgent = trio.Event()  # wanted without back-off
         self._next = _Round()  # the first fetch that begins from now on
@@ -157,9 +164,13 @@ class MetadataFetcher:
 
     def unreachable(self, timeout_s: float) -> TimedOutError:
         """Return the error of who has waited for an answer that long."""
-        servers = ", ".join(f"{host}:{port}" for host, port in self._nodes.bootstrap_addresses)
         because = f": {self.failure}" if self.failure is not None else ""
+        servers = self._bootstrap_servers
         return TimedOutError(f"no broker of {servers} answered within {timeout_s:g} s{because}")
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self._nodes.bootstrap_addresses)
 
     # -- fetching -------------------------------------------------------------------------------
 
@@ -178,7 +189,9 @@ class MetadataFetcher:
             self._waited_for.append(self._next)
             self._next = _Round()
             before = self.metadata
-            if await self._fetch():
+            is_answered = await self._fetch()
+            self._tell_of_brokers(is_answered)
+            if is_answered:
                 for done in self._waited_for:
                     done.over.set()
                 self._waited_for.clear()
@@ -189,8 +202,46 @@ class MetadataFetcher:
             backoff_ms = self._backoff.jittered(max(self._fruitless - 1, 0), self._rng)
             with trio.move_on_after(backoff_ms / 1000):
                 await self._urgent.wait()
-            with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
+            with trio.move_on_after(self._tell_of_missing_topics()):
                 await self._wanted.wait()
+
+    def _tell_of_brokers(self, is_answered: bool) -> None:
+        if is_answered:
+            self._notices.forget("brokers")
+        elif not isinstance(self.failure, AuthenticationError):  # which the program is told
+            self._notices.warn(
+                "brokers",
+                "no broker of %s can be reached: %s; see that one runs there, and that"
+                " bootstrap_servers names it",
+                self._bootstrap_servers,
+                self.failure or "it knows of no brokers yet",
+            )
+
+    def _tell_of_missing_topics(self) -> float:
+        """Warn of topics that are still missing; return for how many seconds to rest.
+
+        A topic that is being created is missing for a moment, and not told of.
+        """
+        now = trio.current_time()
+        missing = {
+            name: self._missing_since.get(name, now)
+            for name in self._topics.names(now)
+            if (topic := self.metadata.topics.get(name)) is not None
+            and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        self._missing_since = missing
+        rest_s = self._config.metadata_max_age_ms / 1000
+        for name, since in missing.items():
+            if now - since < _TELL_AFTER_S:
+                rest_s = min(rest_s, _TELL_AFTER_S)
+                continue
+            self._notices.warn(
+                ("topic", name),
+                "topic %r does not exist: create it, or correct the name; what is sent to it or"
+                " read from it waits for that",
+                name,
+            )
+        return rest_s
 
     async def _fetch(self) -> bool:
         """Ask one broker after the other; True when one has answered."""

@@ -93,6 +93,7 @@ class BrokerNode:
         self._muted_until = 0.0
         self._chosen: dict[tuple[int, int, int | None], int] = {}
         self._used_at = -math.inf
+        self._unreachable_since: float | None = None  # the first attempt in a row that failed
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id} at {self.host}:{self.port}>"
@@ -108,6 +109,12 @@ class BrokerNode:
         if self._link.connection is None:
             return False
         return not self._muted_until or self._muted_until <= trio.current_time()
+
+    @property
+    def unreachable_s(self) -> float:
+        """For how long no connection could be made; 0 if the last attempt has made one."""
+        since = self._unreachable_since
+        return 0.0 if since is None else trio.current_time() - since
 
     @property
     def is_connecting(self) -> bool:
@@ -305,6 +312,7 @@ class BrokerNode:
 
     async def _run(self, attempt: trio.Event) -> None:
         """Connect, and stay while the connection lives and is used."""
+        began_at = trio.current_time()
         try:
             loss = await self._link.attempt(partial(self._stay, attempt))
             if loss is None:
@@ -312,14 +320,19 @@ class BrokerNode:
             elif loss.was_ready:
                 self.failure = self._lost(loss.reason, loss.kind)
             else:
-                self.failure = _error_class(loss.kind)(loss.reason)
+                self._not_reached(_error_class(loss.kind)(loss.reason), began_at)
         except KafkaClientError as error:
-            self.failure = error
+            self._not_reached(error, began_at)
         except trio.Cancelled:
             self.failure = ClosedError(f"{self.host}:{self.port}: the client is being closed")
             raise
         finally:
             self._end_attempt(attempt)
+
+    def _not_reached(self, failure: KafkaClientError, began_at: float) -> None:
+        self.failure = failure
+        if self._unreachable_since is None:
+            self._unreachable_since = began_at
 
     def _end_attempt(self, attempt: trio.Event) -> None:
         if self._attempt is attempt:
@@ -330,6 +343,7 @@ class BrokerNode:
     async def _stay(self, attempt: trio.Event, connection: Connection) -> None:
         """Wait until the connection ends, or has not been used for connections_max_idle_ms."""
         self._link.succeeded()
+        self._unreachable_since = None
         self._used_at = trio.current_time()
         self.failure = None
         self._end_attempt(attempt)

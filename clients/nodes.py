@@ -72,6 +72,16 @@ class Nodes:
             elif brokers and not node.is_connected and not node.is_connecting:
                 del self._nodes[node_id]
 
+    @property
+    def known(self) -> int:
+        """How many brokers metadata tells of."""
+        return len(self._brokers)
+
+    @property
+    def connected(self) -> list[BrokerNode]:
+        """Those that there is a connection to."""
+        return [node for node in (*self._nodes.values(), *self._bootstrap) if node.is_connected]
+
     def candidates(self) -> list[BrokerNode]:
         """The nodes to ask what any broker knows, best first."""
         known = [node for node_id in self._brokers if (node := self.get(node_id)) is not None]

@@ -145,10 +145,7 @@ class Deserializers:
             raise RecordDeserializationError(
                 f"the {part} of the record at offset {offset} of {topic_partition} cannot be read:"
                 f" {error}",
-                topic_partition=topic_partition,
-                offset=offset,
-                key=key,
-                value=value,
-                headers=headers,
+                (topic_partition, offset),
+                (key, value, headers),
             ) from error
         return read_key, read_value

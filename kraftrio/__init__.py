@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kraftrio.clients.admin.types import TransactionListing as TransactionListing
     from kraftrio.clients.config import AdminConfig as AdminConfig
     from kraftrio.clients.config import ProducerConfig as ProducerConfig
+    from kraftrio.clients.consumer.committed import CommittedRecords as CommittedRecords
     from kraftrio.clients.consumer.config import ConsumerConfig as ConsumerConfig
     from kraftrio.clients.consumer.consumer import Consumer as Consumer
     from kraftrio.clients.consumer.listener import RebalanceListener as RebalanceListener
@@ -70,6 +71,12 @@ if TYPE_CHECKING:
     from kraftrio.clients.consumer.records import ConsumerRecord as ConsumerRecord
     from kraftrio.clients.consumer.records import ConsumerRecords as ConsumerRecords
     from kraftrio.clients.consumer.subscription import SubscriptionPattern as SubscriptionPattern
+    from kraftrio.clients.diagnostics.statistics import ClusterStatistics as ClusterStatistics
+    from kraftrio.clients.diagnostics.statistics import ConsumerStatistics as ConsumerStatistics
+    from kraftrio.clients.diagnostics.statistics import ProducerStatistics as ProducerStatistics
+    from kraftrio.clients.diagnostics.statistics import (
+        ShareConsumerStatistics as ShareConsumerStatistics,
+    )
     from kraftrio.clients.errors import KafkaClientError as KafkaClientError
     from kraftrio.clients.errors import RetriableError as RetriableError
     from kraftrio.clients.group_offsets import GroupMetadata as GroupMetadata
@@ -108,7 +115,9 @@ __all__ = [
     "AlterConfigOp",
     "BrokerAddress",
     "ClusterDescription",
+    "ClusterStatistics",
     "CommittedOffset",
+    "CommittedRecords",
     "ConfigEntry",
     "ConfigResource",
     "ConfigResourceType",
@@ -118,6 +127,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerRecord",
     "ConsumerRecords",
+    "ConsumerStatistics",
     "CreatedTopic",
     "DelegationToken",
     "Delivery",
@@ -141,6 +151,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerState",
+    "ProducerStatistics",
     "QuorumInfo",
     "QuorumReplica",
     "QuotaEntity",
@@ -156,6 +167,7 @@ __all__ = [
     "ShareBatch",
     "ShareConsumer",
     "ShareConsumerConfig",
+    "ShareConsumerStatistics",
     "ShareGroupDescription",
     "ShareMemberDescription",
     "SharePartitionOffset",
@@ -240,6 +252,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "AdminConfig",
         "ProducerConfig",
     ),
+    "clients.consumer.committed": ("CommittedRecords",),
     "clients.consumer.config": ("ConsumerConfig",),
     "clients.consumer.consumer": ("Consumer",),
     "clients.consumer.listener": ("RebalanceListener",),
@@ -250,6 +263,12 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ConsumerRecords",
     ),
     "clients.consumer.subscription": ("SubscriptionPattern",),
+    "clients.diagnostics.statistics": (
+        "ClusterStatistics",
+        "ConsumerStatistics",
+        "ProducerStatistics",
+        "ShareConsumerStatistics",
+    ),
     "clients.errors": (
         "KafkaClientError",
         "RetriableError",

@@ -76,6 +76,7 @@ from kraftrio.clients.arguments.several import Partitions, Texts
 from kraftrio.clients.arguments.times import Duration, Milliseconds, PastMoment
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import AdminConfig, AdminSettings, describe_client, make_config
+from kraftrio.clients.diagnostics.statistics import ClusterStatistics
 from kraftrio.clients.errors import ClosedError
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.net.transport import Network
@@ -192,6 +193,16 @@ class Admin:
         if self._calls is None:
             raise ClosedError("the admin client is not open")
         return self._calls, Deadline(self.config, timeout_ms)
+
+    def statistics(self) -> ClusterStatistics:
+        """Return figures of this moment.
+
+        Raises:
+            ClosedError: the admin client is not open.
+        """
+        if self._calls is None:
+            raise ClosedError("the admin client is not open")
+        return self._calls.cluster.statistics()
 
     # -- topics -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ Called by: the commands.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 import time
@@ -34,6 +35,7 @@ from kraftrio.clients.errors import NetworkError, TimedOutError
 
 CLIENT_ID = "kraftrio-cli"
 
+_NOWHERE = logging.NullHandler()
 _CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_TIMEOUT_S = 30.0
 
@@ -122,6 +124,8 @@ def cluster_command(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     ) -> None:
         target = find_target(bootstrap_server, config_file, os.environ)
         session = Session(target, Output(as_json=as_json), timeout_s)
+        # A command says in a sentence of its own what its clients would warn of.
+        logging.getLogger("kraftrio.clients").addHandler(_NOWHERE)
         trio.run(functools.partial(run, session, **options))
 
     return callback

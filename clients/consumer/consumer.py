@@ -87,9 +87,11 @@ from kraftrio.clients.consumer.subscription import (
     SubscriptionPattern,
     Topics,
 )
+from kraftrio.clients.diagnostics.statistics import ConsumerStatistics
 from kraftrio.clients.errors import RecordDeserializationError, TimedOutError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.group_offsets import (
+    NO_GENERATION,
     GroupMetadata,
     OffsetAndMetadata,
     OffsetLike,
@@ -514,6 +516,25 @@ class Consumer(Generic[K, V]):
         if state.position is None or end < 0:
             return None
         return max(end - state.position.offset, 0)
+
+    def statistics(self) -> ConsumerStatistics:
+        """Return figures of this moment.
+
+        Raises:
+            ClosedError: the consumer is not open.
+        """
+        self._calls.check_open()
+        buffer = self._partitions.buffer
+        member = None if self.config.group_id is None else self.group_metadata()
+        return ConsumerStatistics(
+            cluster=self._cluster.statistics(),
+            lag={each: self.current_lag(each) for each in sorted(self.assignment)},
+            paused=self.paused,
+            buffered_bytes=buffer.all_buffered_bytes,
+            fetched_records=buffer.fetched_records,
+            member_id="" if member is None else member.member_id,
+            generation_id=NO_GENERATION if member is None else member.generation_id,
+        )
 
     # -- commits --------------------------------------------------------------------------------
 

@@ -32,14 +32,21 @@ class FetchBuffer:
     Attributes:
         on_room: called when there is room for the next answer.
         taken_version: the version of the partition that the last batch was taken from.
+        fetched_records: how many records have come.
     """
 
     def __init__(self, *, check_crcs: bool) -> None:
         self.on_room: Callable[[], None] = _nothing
         self.taken_version = 0
+        self.fetched_records = 0
         self._check_crcs = check_crcs
         self._ready: deque[AssignedPartition] = deque()  # those with chunks, in turn
         self._bytes: dict[int, int] = {}  # node id -> bytes of answers in memory
+
+    @property
+    def all_buffered_bytes(self) -> int:
+        """How much of all brokers' answers is still in memory."""
+        return sum(self._bytes.values())
 
     def buffered_bytes(self, node_id: int) -> int:
         """How much of a broker's answers is still in memory."""
@@ -58,6 +65,7 @@ class FetchBuffer:
                 node_id = chunk.answer.node_id
                 self._bytes[node_id] = self.buffered_bytes(node_id) + chunk.answer.size_bytes
             chunk.answer.parts += 1
+        self.fetched_records += sum(batch.record_count for batch in chunk.batches)
         partition.chunks.append(chunk)
         if not partition.is_queued:
             partition.is_queued = True

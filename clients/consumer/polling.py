@@ -100,6 +100,7 @@ class Polling:
         calls.is_interrupted = False
         self._credit = RECORDS_PER_TURN
         self._handover.finish()
+        self._subscription.check_chosen()
         self._subscription.polled()
         await trio.lowlevel.checkpoint()
         await calls.give_way(deadline)

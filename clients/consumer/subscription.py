@@ -35,9 +35,11 @@ from kraftrio.clients.consumer.commits import Commits
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.listener import RebalanceListener
 from kraftrio.clients.consumer.ports import GroupMember
-from kraftrio.clients.errors import error_for
+from kraftrio.clients.errors import SubscriptionStateError, error_for
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.group_offsets import GroupMetadata
+from kraftrio.clients.metadata import ClusterMetadata
+from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +187,7 @@ class Subscription:
         for partition in self._partitions:
             # At once: no position may be committed for a topic that it is not of.
             self._partitions.note_metadata(partition, metadata)
+            self._tell_of_missing(partition.topic_partition, metadata)
         group = self._group
         if group is not None:
             if self._pattern is not None:
@@ -196,6 +199,31 @@ class Subscription:
                 name in self._topics or self._partitions.reads(name)
             ):
                 self._calls.fail(error_for(code, f"topic {name!r}: {code.text}"))
+
+    def _tell_of_missing(self, wanted: TopicPartition, metadata: ClusterMetadata) -> None:
+        """Warn of a partition that the topic does not have."""
+        described = metadata.topics.get(wanted.topic)
+        if described is None or not described.partitions:
+            return  # of a topic that does not exist the cluster warns
+        if wanted.partition in described.partitions:
+            self._cluster.notices.forget(wanted)
+            return
+        self._cluster.notices.warn(
+            wanted,
+            "topic %r has %d partition(s), and no partition %d: it is read once it is there;"
+            " correct the number, or add partitions",
+            wanted.topic,
+            len(described.partitions),
+            wanted.partition,
+        )
+
+    def check_chosen(self) -> None:
+        """Raise SubscriptionStateError unless something is subscribed to, or assigned."""
+        if self._group is None and not len(self._partitions):
+            raise SubscriptionStateError(
+                "nothing is subscribed to or assigned: call subscribe or assign before records"
+                " are asked for"
+            )
 
     # -- the group ------------------------------------------------------------------------------
 

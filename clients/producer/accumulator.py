@@ -56,6 +56,7 @@ from kraftrio.clients.producer.schedule import SendSchedule
 from kraftrio.clients.producer.sequences import Sequences
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
 from kraftrio.clients.producer.transactions import Transactions
+from kraftrio.clients.producer.unseen import UnseenFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.records.batch import BATCH_OVERHEAD
@@ -82,6 +83,8 @@ class Accumulator:
         )
         self.topics: dict[str, TopicQueues] = {}
         self.wants_metadata = False  # a leader is not known, or not the right one
+        self.delivered_records = 0
+        self.failed_records = 0
         self.has_dropped = False  # `drain` has given up what cannot be encoded
         self.closed_bytes = 0  # of all batches that were filled
         self._config = config
@@ -368,6 +371,7 @@ class Accumulator:
         if self.sequences is not None:
             self.sequences.on_delivered(queue.sequence, batch, base_offset)
         self._complete(batch)
+        self.delivered_records += batch.record_count
         batch.deliver(base_offset, log_append_time_ms)
 
     def on_error(
@@ -462,6 +466,13 @@ class Accumulator:
         if self.transactions is not None:
             error = self.transactions.on_batch_failed(error, has_sequence=batch.has_sequence)
         self._complete(batch)
+        self._end(batch, error)
+
+    def _end(self, batch: Batch, error: KafkaClientError) -> None:
+        self.failed_records += batch.record_count
+        if self.transactions is None:  # which tells of all of its records
+            where = f"{batch.topic}-{batch.partition}"
+            batch.unseen = UnseenFailure(where, batch.record_count, error)
         batch.fail(error)
 
     def _give_up(self, batch: Batch) -> None:
@@ -504,4 +515,4 @@ class Accumulator:
                 self._close(queue)
             queue.batches.clear()
             self._complete(batch)
-            batch.fail(error)
+            self._end(batch, error)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import trio
 
 from kraftrio.clients.errors import KafkaClientError, renewed
+from kraftrio.clients.producer.unseen import UnseenFailure
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     build_from_columns,
@@ -89,6 +90,7 @@ class Batch:
         "size_bytes",
         "timestamps",
         "topic",
+        "unseen",
         "values",
     )
 
@@ -126,6 +128,7 @@ class Batch:
         self.sequence_was_reset = False
         self.is_done = False
         self.error: KafkaClientError | None = None
+        self.unseen: UnseenFailure | None = None  # once it has failed, if that may be overlooked
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.parts: list[Batch] | None = None
@@ -240,7 +243,13 @@ class Batch:
         assert self.is_done, "the batch is not decided yet"
         for part in self.parts or ():
             part.raise_failure()
+        self.raise_own_failure()
+
+    def raise_own_failure(self) -> None:
+        """Raise what it was given up for itself, if it was; somebody has seen it then."""
         if self.error is not None:
+            if self.unseen is not None:
+                self.unseen.is_seen = True
             raise renewed(self.error)
 
     def locate(self, index: int) -> tuple[Batch, int]:
@@ -319,7 +328,7 @@ class Delivery:
             batch, index = batch.locate(index)
         assert batch.is_done, "the delivery is not decided yet"
         if batch.error is not None:
-            raise renewed(batch.error)
+            batch.raise_own_failure()
         append_time_ms = batch.log_append_time_ms
         return _new_tuple(  # RecordMetadata(...) would cost twice as much
             RecordMetadata,

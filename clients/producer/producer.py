@@ -39,6 +39,7 @@ from kraftrio.clients.config import (
     fit_delivery_timeout,
     make_config,
 )
+from kraftrio.clients.diagnostics.statistics import ProducerStatistics
 from kraftrio.clients.errors import (
     BufferExhaustedError,
     ClosedError,
@@ -559,6 +560,23 @@ class Producer(Generic[K, V]):
         timeout_s = self.config.max_block_ms / 1000
         described = await self._cluster.topic(topic, timeout_s=timeout_s)
         return sorted(described.partitions)
+
+    def statistics(self) -> ProducerStatistics:
+        """Return figures of this moment.
+
+        Raises:
+            ClosedError: the producer is not open.
+        """
+        if not self._is_open or self._cluster is None:
+            raise ClosedError("the producer is not open")
+        return ProducerStatistics(
+            cluster=self._cluster.statistics(),
+            buffered_bytes=self.buffered_bytes,
+            waiting_sends=len(self._waiters),
+            undecided_batches=len(self._core.incomplete),
+            delivered_records=self._core.delivered_records,
+            failed_records=self._core.failed_records,
+        )
 
     @property
     def buffered_bytes(self) -> int:

@@ -52,6 +52,11 @@ class PendingAcknowledgements:
     def __bool__(self) -> bool:
         return bool(self._by_node)
 
+    def __len__(self) -> int:
+        return sum(
+            len(offsets) for partitions in self._by_node.values() for offsets in partitions.values()
+        )
+
     @property
     def node_ids(self) -> Collection[int]:
         """The brokers that have to hear of some."""

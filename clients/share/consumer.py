@@ -41,6 +41,8 @@ from kraftrio.clients.arguments.times import Duration, timeout_or_default
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import describe_client, make_config
+from kraftrio.clients.diagnostics.statistics import ShareConsumerStatistics
+from kraftrio.clients.errors import SubscriptionStateError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member_id import new_member_id
 from kraftrio.clients.serialization import Deserializer, Deserializers, K, V
@@ -215,6 +217,23 @@ class ShareConsumer(Generic[K, V]):
         """How long records are locked for the one that has them; None before any came."""
         return self._fetcher.lock_timeout_ms if self._is_entered else None
 
+    def statistics(self) -> ShareConsumerStatistics:
+        """Return figures of this moment.
+
+        Raises:
+            ClosedError: the consumer is not open.
+        """
+        self._calls.check_open()
+        return ShareConsumerStatistics(
+            cluster=self._cluster.statistics(),
+            assignment=self.assignment,
+            waiting_records=self._in_hand.waiting_records,
+            records_in_hand=self._in_hand.held_records,
+            pending_acknowledgements=len(self._in_hand.pending),
+            member_id=self._member.member_id,
+            member_epoch=self._member.member_epoch,
+        )
+
     # -- taking records -------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
@@ -259,6 +278,10 @@ class ShareConsumer(Generic[K, V]):
         calls = self._calls
         calls.begin()
         try:
+            if self._member_scope is None:
+                raise SubscriptionStateError(
+                    "nothing is subscribed to: call subscribe before records are asked for"
+                )
             self._in_hand.finish()
             self._member.polled()
             self._want_records()

@@ -62,6 +62,16 @@ class InHand:
         """Whether nothing waits to be handed over."""
         return not self._waiting and not self._open
 
+    @property
+    def waiting_records(self) -> int:
+        """How many records wait to be handed over."""
+        return len(self._open) + sum(map(len, self._waiting))
+
+    @property
+    def held_records(self) -> int:
+        """How many were handed over, and nothing was said of them."""
+        return len(self._held)
+
     # -- what goes to the program ---------------------------------------------------------------
 
     def finish(self) -> None:

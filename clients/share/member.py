@@ -75,6 +75,16 @@ class ShareMember:
         return self._heartbeats.topics
 
     @property
+    def member_id(self) -> str:
+        """As whom it is in the group."""
+        return self._member.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """In the group; 0 before it is in it."""
+        return self._member.member_epoch
+
+    @property
     def owned(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
         return self._member.owned

@@ -1,0 +1,1 @@
+"""What clients tell of themselves: warnings about what programs miss, and figures."""
