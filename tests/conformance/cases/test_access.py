@@ -32,9 +32,8 @@ from kraftrio.wire.messages.security import AclCreation, CreateAclsRequest, Desc
 from kraftrio.wire.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from kraftrio.wire.protocol.api import APIS, ApiKey
 from tests.conformance.broker_process import Broker, start_broker
-from tests.conformance.cases.access_requests import (
-    CASES,
-    CONTROLLER_CASES,
+from tests.conformance.cases.access.requests import CASES, CONTROLLER_CASES
+from tests.conformance.cases.access.things import (
     Case,
     Right,
     Things,
