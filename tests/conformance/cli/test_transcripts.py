@@ -74,6 +74,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     started.close()
 
 
+@pytest.mark.timeout(600)  # dozens of commands, each of which starts an interpreter
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path, bootstrap: str) -> None:
     play(path, bootstrap, f"{os.getpid() % 100_000:05}{next(_numbers):03}")
