@@ -58,7 +58,7 @@ class SecuredBroker:
         )
         self._identity = self._store(authority.client(USER), "client")
         self.stranger = self._store(stranger.client(USER), "stranger-client")
-        self._ports = dict(zip(_PROTOCOLS, _free_ports(len(_PROTOCOLS)), strict=True))
+        self._ports = dict(zip(_PROTOCOLS, free_ports(len(_PROTOCOLS)), strict=True))
         kind = {"kraftrio": Broker, "apache": ApacheBroker}[KIND]
         settings = self._settings(authority)
         self.broker = kind(folder / "broker")
@@ -151,7 +151,7 @@ class SecuredBroker:
             self.broker.kill9()
 
 
-def _free_ports(count: int) -> Sequence[int]:
+def free_ports(count: int) -> Sequence[int]:
     """Return neighbouring ports that are free."""
     for first in random.sample(range(12_000, 32_000, 16), 100):
         ports = range(first, first + count)

@@ -6,7 +6,7 @@ those for librdkafka. Rules:
    above that SSL, for other nodes and for clients with certificates.
 2. A certificate's principal is its CN, so that the administrator is the same user by certificate
    as by password. Nodes and the administrator are super users; for all others ACLs decide.
-3. Apache Kafka could be started with the same file.
+3. Apache Kafka starts with the same file.
 
 Pure. Called by: `secure_setup/files`.
 """
@@ -99,7 +99,9 @@ def listener_properties(
         "ssl.keystore.location": key_store,
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": trust_store,
-        "ssl.client.auth": "required",
+        # Named: without a listener it may once count for SASL_SSL, as Apache Kafka warns.
+        f"listener.name.{_CERTIFICATES.lower()}.ssl.client.auth": "required",
+        f"listener.name.{_CONTROLLER.lower()}.ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "sasl.enabled.mechanisms": MECHANISM,
         "kraftrio.first.users.file": first_users,
