@@ -34,6 +34,7 @@ from kraftrio.wire.messages.security import (
     SaslHandshakeResponse,
 )
 from kraftrio.wire.protocol.api import APIS, ApiKey, request_header_version, response_header_version
+from kraftrio.wire.protocol.framing import no_frame
 
 _HANDSHAKE_VERSION: Final = 1
 _MAX_AUTHENTICATE_VERSION: Final = APIS[ApiKey.SASL_AUTHENTICATE].max_version
@@ -192,7 +193,7 @@ class _Channel:
         """Receive the next response."""
         size: int = _SIZE.unpack(await self._receive(_SIZE.size))[0]
         if not _SIZE.size <= size <= _MAX_ANSWER_BYTES:
-            raise ConnectionResetError("the peer does not speak the protocol: is it one with TLS?")
+            raise ConnectionResetError(str(no_frame(size, _MAX_ANSWER_BYTES)))
         answer = memoryview(await self._receive(size))
         if _SIZE.unpack_from(answer)[0] != self._received:
             raise ConnectionResetError("the peer answers another request than it was asked")

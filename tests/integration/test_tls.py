@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
+from kraftrio import Admin
+from kraftrio.clients.security import security_settings
 from tests.conformance.tls_broker import TlsBroker
 from tests.integration.test_fuzz import rss_mb
 from tests.integration.test_start_errors import failed_start
@@ -143,6 +146,19 @@ def test_plaintext_at_a_listener_with_tls_and_the_reverse(broker: TlsBroker) -> 
 
     is_told("listener=SSL reason=TLS: the peer does not speak TLS")
     is_told("reason=the peer speaks TLS, and this side does not")
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PEM_INLINE", "PKCS12", "JKS"])
+def test_our_clients_take_stores_of_each_kind(broker: TlsBroker, kind: str, tmp_path: Path) -> None:
+    stores = key_store(tmp_path, CA.client("alice"), kind) | trust_store(tmp_path, CA, kind=kind)
+    security = security_settings({"security.protocol": "SSL", **stores})
+    host, port = broker.tls_address
+
+    async def ask() -> int:
+        async with Admin(f"{host}:{port}", **security) as admin:
+            return len((await admin.describe_cluster()).nodes)
+
+    assert trio.run(ask) == 1
 
 
 def mismatched(folder: Path) -> dict[str, str]:

@@ -251,11 +251,7 @@ class FrameReader:
         while size - position >= 4:
             (frame_bytes,) = _length.unpack_from(data, position)
             if frame_bytes < 0 or frame_bytes > self._max_frame_bytes:
-                error = RemoteProtocolError(
-                    "the peer speaks TLS, and this side does not"
-                    if frame_bytes >> 16 in _TLS_HEADS
-                    else f"a frame of {frame_bytes} bytes is outside 0..{self._max_frame_bytes}"
-                )
+                error = no_frame(frame_bytes, self._max_frame_bytes)
                 if not frames:
                     raise error
                 self._error = error
@@ -291,6 +287,13 @@ class ResponseSlot:
         self.encode: Callable[[], list[Piece]] | None = None
         self.pieces: list[Piece] | None = None
         self.times: Any = None
+
+
+def no_frame(size_bytes: int, max_bytes: int) -> RemoteProtocolError:
+    """Return what is wrong with a peer that announces a frame of a size which is not accepted."""
+    if size_bytes >> 16 in _TLS_HEADS:
+        return RemoteProtocolError("the peer speaks TLS, and this side does not")
+    return RemoteProtocolError(f"a frame of {size_bytes} bytes is outside 0..{max_bytes}")
 
 
 class ServerConnection(FrameReader):

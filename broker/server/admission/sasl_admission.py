@@ -39,7 +39,7 @@ from kraftrio.wire.messages.security import (
     SaslHandshakeRequest,
 )
 from kraftrio.wire.protocol.api import APIS, ApiKey, response_header_version
-from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
+from kraftrio.wire.protocol.framing import RequestStart, no_frame, parse_request_start
 from kraftrio.wire.stored_bytes import StoredBytes
 
 LOGIN_TIMEOUT_S: Final = 30.0
@@ -174,7 +174,7 @@ class _Channel:
         """
         size: int = _SIZE.unpack(await self._receive(_SIZE.size))[0]
         if not 0 <= size <= self._max_message_bytes:
-            raise RemoteProtocolError(f"a message of {size} bytes comes before its login")
+            raise no_frame(size, self._max_message_bytes)
         if size <= _SMALL_BYTES:
             self.send(answer(memoryview(await self._receive(size))))
         else:

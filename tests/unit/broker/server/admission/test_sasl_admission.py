@@ -232,6 +232,15 @@ async def test_a_message_of_an_odd_size_is_not_waited_for(size: int) -> None:
         assert await client.is_closed()
 
 
+async def test_a_peer_that_speaks_tls_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        async with sasl_server() as server:
+            client = await client_of(server)
+            await client.stream.send_all(b"\x16\x03\x01\x02\0\x01")
+            assert await client.is_closed()
+    assert "the peer speaks TLS, and this side does not" in caplog.text
+
+
 async def test_a_login_that_stalls_ends(autojump_clock: trio.testing.MockClock) -> None:
     class Silent:
         closed = False
