@@ -81,6 +81,9 @@ class GroupMember(Protocol):
     def polled(self) -> None:
         """The application polls."""
 
+    def recover(self) -> None:
+        """Join again with the next poll, if what has ended the membership may have changed."""
+
     def metadata_changed(self) -> None:
         """Metadata of topics has changed."""
 

@@ -252,9 +252,14 @@ class Subscription:
             self._group.polled()
 
     def raise_failure(self) -> None:
-        """Raise what has ended the membership for good, if anything has."""
-        failure = None if self._group is None else self._group.standing.failure
-        if failure is not None:
+        """Raise what has ended the membership, if anything has.
+
+        It stays so, but for a lack of rights: after that the next call joins again.
+        """
+        group = self._group
+        failure = None if group is None else group.standing.failure
+        if group is not None and failure is not None:
+            group.recover()
             raise type(failure)(failure.message, code=failure.code)
 
     def wake_group(self) -> None:

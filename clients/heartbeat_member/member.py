@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.errors import AuthorizationError, KafkaClientError, error_for
 from kraftrio.clients.heartbeat_member.pace import Pace
 from kraftrio.clients.heartbeat_member.ports import Assignment, HeartbeatAnswer, Heartbeats
 from kraftrio.clients.heartbeat_member.states import MemberState
@@ -145,8 +145,7 @@ class HeartbeatMember:
 
     def _begin(self, now_ms: float) -> None:
         """Join, if the member is not in the group and somebody would look at what it gets."""
-        is_out = self.state in (MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE)
-        if is_out and self._is_subscribed and not self.pace.poll_is_overdue(now_ms):
+        if self.state.is_out and self._is_subscribed and not self.pace.poll_is_overdue(now_ms):
             self.member_epoch = JOIN_EPOCH
             self._heartbeats.forget()
             self._move(MemberState.JOINING)
@@ -309,10 +308,23 @@ class HeartbeatMember:
             self.fail(known.code, f"{self._what} refuses the member: {message or known}")
 
     def fail(self, code: ErrorCode, message: str) -> None:
-        """End the membership for good: only the program can do something about it."""
+        """End the membership: only the program can do something about it."""
         if self.state is not MemberState.FAILED:
             self.failure = error_for(code, message)
             self._leave_for(MemberState.FAILED)
+
+    def recover(self) -> bool:
+        """Join again after a refusal for want of rights, which may be granted meanwhile.
+
+        Returns:
+            whether it does: every other failure stays.
+        """
+        if not isinstance(self.failure, AuthorizationError):
+            return False
+        self.failure = None
+        self._move(MemberState.FENCED)
+        self.pace.hasten()
+        return True
 
 
 def _by_id(reported: Any) -> Assignment:

@@ -8,7 +8,7 @@
     STABLE         a heartbeat now and then                       RECONCILING
     FENCED         what it owned is given up as lost              JOINING
     STALE          the same, and the application's next poll      JOINING
-    FAILED         nothing any more                               -
+    FAILED         nothing                                        FENCED, once access may be granted
 
 and all but the last to UNSUBSCRIBED, when the member leaves, and to FAILED; those that are in the
 group (`is_in_group`) to FENCED, when the coordinator does not know them any more, and to STALE,
@@ -50,6 +50,11 @@ class MemberState(Enum):
         return self in _IN_GROUP
 
     @property
+    def is_out(self) -> bool:
+        """Whether the member joins as soon as somebody polls."""
+        return self in _OUT
+
+    @property
     def sends_heartbeats(self) -> bool:
         """Whether the coordinator waits for heartbeats of the member."""
         return self is MemberState.JOINING or self.is_in_group
@@ -63,6 +68,7 @@ _MOVES: Mapping[MemberState, frozenset[MemberState]] = {
     MemberState.STABLE: frozenset({MemberState.RECONCILING}),
     MemberState.FENCED: frozenset({MemberState.JOINING}),
     MemberState.STALE: frozenset({MemberState.JOINING}),
-    MemberState.FAILED: frozenset(),
+    MemberState.FAILED: frozenset({MemberState.FENCED}),
 }
+_OUT = frozenset({MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE})
 _IN_GROUP = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})

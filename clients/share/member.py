@@ -99,13 +99,17 @@ class ShareMember:
     def polled(self) -> None:
         """The program asks for records."""
         self._member.polled(_now_ms())
-        if self._member.state in (MemberState.UNSUBSCRIBED, MemberState.STALE):
+        if self._member.state.is_out:
             self._wake.set()
 
     def raise_failure(self) -> None:
-        """Raise what has ended the membership for good, if anything has."""
+        """Raise what has ended the membership, if anything has.
+
+        It stays so, but for a lack of rights: after that the next call joins again.
+        """
         failure = self._member.failure
         if failure is not None:
+            self._member.recover()
             raise type(failure)(failure.message, code=failure.code)
 
     def metadata_changed(self) -> None:

@@ -132,6 +132,11 @@ class ClassicMember:
                 self._turnstile.announce()  # what it still holds is lost
             self.wake()
 
+    def recover(self) -> None:
+        """Join again with the next poll, if what has ended the membership may have changed."""
+        if self.membership.recover():
+            self._calls.interrupt()
+
     def metadata_changed(self) -> None:
         """Look whether the group has to rebalance, or whether topics are still missing."""
         topics = self._cluster.metadata.topics

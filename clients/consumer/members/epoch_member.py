@@ -115,10 +115,15 @@ class EpochMember:
 
     def polled(self) -> None:
         """The application polls."""
-        is_away = self._member.state is MemberState.STALE
+        is_away = self._member.state in (MemberState.STALE, MemberState.FENCED)
         self._member.polled(_now_ms())
         if is_away or self._member.state is MemberState.UNSUBSCRIBED:
             self.wake()
+
+    def recover(self) -> None:
+        """Join again with the next poll, if what has ended the membership may have changed."""
+        if self._member.recover():
+            self._calls.interrupt()
 
     def metadata_changed(self) -> None:
         """Topics of the assignment may have names now."""

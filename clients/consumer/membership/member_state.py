@@ -8,7 +8,7 @@
     SYNCING     SyncGroup               COMPLETING, JOINING
     COMPLETING  partitions taken over   STABLE
     STABLE      nothing                 PREPARING
-    FAILED      nothing any more        -
+    FAILED      nothing                 UNJOINED, once access may be granted again
 
 and all but the last to UNJOINED, when the member is thrown out or leaves, and to FAILED.
 
@@ -56,7 +56,7 @@ _MOVES: Mapping[MemberState, frozenset[MemberState]] = {
     MemberState.SYNCING: frozenset({MemberState.COMPLETING, MemberState.JOINING}),
     MemberState.COMPLETING: frozenset({MemberState.STABLE}),
     MemberState.STABLE: frozenset({MemberState.PREPARING}),
-    MemberState.FAILED: frozenset(),
+    MemberState.FAILED: frozenset({MemberState.UNJOINED}),
 }
 _ENDS = frozenset({MemberState.UNJOINED, MemberState.FAILED})
 _SENDING_HEARTBEATS = frozenset(

@@ -42,7 +42,7 @@ from kraftrio.clients.consumer.membership.requests import (
     leave_request,
     sync_request,
 )
-from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.errors import AuthorizationError, KafkaClientError, error_for
 from kraftrio.clients.group_offsets import NO_GENERATION, GroupMetadata
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.groups import (
@@ -383,13 +383,25 @@ class Membership:
         self._failures += 1
 
     def fail(self, code: ErrorCode, message: str) -> None:
-        """End the membership for good: only the program can do something about it."""
+        """End the membership: only the program can do something about it."""
         if self.state is MemberState.FAILED:
             return
         self.failure = error_for(code, message)
         self._is_lost = bool(self.owned)
         self.generation_id = NO_GENERATION
         self._move(MemberState.FAILED)
+
+    def recover(self) -> bool:
+        """Join again after a refusal for want of rights, which may be granted meanwhile.
+
+        Returns:
+            whether it does: every other failure stays.
+        """
+        if not isinstance(self.failure, AuthorizationError):
+            return False
+        self.failure = None
+        self._move(MemberState.UNJOINED)
+        return True
 
     def _refused(self, what: str, code: ErrorCode, now_ms: float) -> None:
         """Back off where the coordinator has to settle first; everything else is final."""

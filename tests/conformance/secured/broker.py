@@ -66,6 +66,7 @@ class SecuredBroker:
         if authorizer:
             self.broker.config["authorizer.class.name"] = _AUTHORIZER
             self.broker.config["super.users"] = "User:ANONYMOUS"
+            self.broker.config["delegation.token.secret.key"] = "secret of tokens"
         self.broker.host, self.broker.port = _HOST, self._ports["PLAINTEXT"]
 
     def _store(self, identity: object, name: str) -> Path:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from kraftrio import Admin, Consumer, NewTopic, Producer
+from kraftrio import Admin, Consumer, NewTopic, Producer, QuotaEntity, QuotaFilter
 from kraftrio.clients.admin.security.acls import Acl, AclFilter, AclOperation, ResourceType
 from kraftrio.clients.security import security_settings
 from kraftrio.errors import (
     AuthorizationError,
     ClusterAuthorizationError,
+    DelegationTokenNotFoundError,
     GroupAuthorizationError,
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
@@ -69,6 +71,14 @@ async def once_allowed(call: Callable[[], Awaitable[Any]], error: type[Authoriza
             return await call()
         except error:
             await trio.sleep(0.05)
+
+
+async def eventually(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Call until there is something to tell: brokers hear of changes a little later."""
+    while True:
+        if found := await call():
+            return found
+        await trio.sleep(0.05)
 
 
 def test_writing(guarded: SecuredBroker) -> None:
@@ -149,6 +159,71 @@ def test_reading_what_must_not_even_be_seen(guarded: SecuredBroker) -> None:
                 await once_allowed(consumer.poll, GroupAuthorizationError)
             await given.allow(ResourceType.TOPIC, "t", AclOperation.READ)
             assert await once_allowed(consumer.poll, TopicAuthorizationError)
+
+    run(guarded, story)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_may_be_joined_later(guarded: SecuredBroker, protocol: str) -> None:
+    """Each poll asks again: the same consumer goes on once it may."""
+
+    async def story(given: Guarded) -> None:
+        async with Producer(guarded.broker.address) as producer:
+            await producer.send_and_wait("t", b"x")
+        await given.allow(ResourceType.TOPIC, "t", AclOperation.READ)
+        group = f"later-{protocol}"
+        reading: Any = {"auto_offset_reset": "earliest", "group_protocol": protocol}
+        async with Consumer(given.servers, group_id=group, **reading, **given.settings) as consumer:
+            await consumer.subscribe("t")
+            for _ in range(3):
+                with pytest.raises(GroupAuthorizationError):
+                    await once_allowed(consumer.poll, TopicAuthorizationError)
+            await given.allow(ResourceType.GROUP, group, AclOperation.READ)
+            assert await once_allowed(consumer.poll, GroupAuthorizationError)
+            await consumer.commit()
+
+    run(guarded, story)
+
+
+def test_delegation_tokens(guarded: SecuredBroker) -> None:
+    """A user makes one, which others do not see, prolongs it and ends it."""
+
+    async def story(given: Guarded) -> None:
+        async with Admin(given.servers, **given.settings) as admin:
+            token = await admin.delegation_tokens.create(
+                renewers="User:bob", max_lifetime_ms=timedelta(hours=2)
+            )
+            assert (token.owner, token.renewers) == (PRINCIPAL, ("User:bob",))
+            assert token.max_timestamp_ms - token.issue_timestamp_ms == 7_200_000
+            (described,) = await eventually(admin.delegation_tokens.describe)
+            assert described == token
+            until_ms = await admin.delegation_tokens.renew(
+                token.hmac, period_ms=timedelta(minutes=30)
+            )
+            assert until_ms < token.expiry_timestamp_ms
+            await admin.delegation_tokens.expire(token.hmac)
+            with pytest.raises(DelegationTokenNotFoundError):
+                while True:
+                    await admin.delegation_tokens.renew(token.hmac)
+
+    run(guarded, story)
+
+
+def test_quotas(guarded: SecuredBroker) -> None:
+    """They are set, told and taken back; a user who may not change them is refused."""
+
+    async def story(given: Guarded) -> None:
+        entity = QuotaEntity(user="carol")
+        wanted = {"producer_byte_rate": 1_000_000.0, "request_percentage": 50.0}
+        quotas = given.admin.quotas
+        await quotas.alter({entity: wanted})
+        assert (await eventually(partial(quotas.describe, QuotaFilter(user="carol"))))[
+            entity
+        ] == wanted
+        await quotas.alter({entity: dict.fromkeys(wanted)})
+        async with Admin(given.servers, **given.settings) as admin:
+            with pytest.raises(ClusterAuthorizationError):
+                await admin.quotas.alter({entity: wanted})
 
     run(guarded, story)
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kraftrio.clients.errors import (
+    GroupAuthorizationError,
     GroupMaxSizeReachedError,
     InvalidRegularExpressionError,
     KafkaClientError,
@@ -219,6 +220,22 @@ def test_a_coordinator_that_moves_is_asked_again(code: ErrorCode) -> None:
     again = beat(member, INTERVAL_MS + 130)
     assert (again.member_epoch, again.subscribed_topic_names) == (1, ["a"])
     assert again.topic_partitions is not None and again.topic_partitions[0].partitions == [0, 1]
+
+
+def test_a_lack_of_rights_may_end() -> None:
+    """The member joins again; what it owned is lost. Other failures stay."""
+    member = stable()
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    member.heartbeat_answered(beat(member, INTERVAL_MS), refusal(code), INTERVAL_MS)
+    with pytest.raises(GroupAuthorizationError):
+        member.step(INTERVAL_MS)
+    assert member.recover() and not member.recover()
+    assert isinstance(member.step(INTERVAL_MS), Lose)
+    member.lost()
+    assert member.step(INTERVAL_MS) == Wait()
+    assert beat(member, INTERVAL_MS).member_epoch == 0
+    member.fail(ErrorCode.UNSUPPORTED_ASSIGNOR, "no such assignor")
+    assert not member.recover()
 
 
 def test_lost_answers_are_asked_for_again_with_pauses_that_grow() -> None:

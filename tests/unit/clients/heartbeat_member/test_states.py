@@ -8,12 +8,13 @@ IN_GROUP = {MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STAB
 
 
 def test_who_may_be_thrown_out() -> None:
-    """Only who the coordinator may know; and nobody comes back from a failure."""
+    """Only who the coordinator may know; who has failed comes back as fenced, if at all."""
     for state in MemberState:
         knows = state in IN_GROUP or state is MemberState.JOINING
-        assert state.may_become(MemberState.FENCED) == state.sends_heartbeats == knows
-        assert state.may_become(MemberState.STALE) == knows
         is_alive = state is not MemberState.FAILED
+        assert state.sends_heartbeats == knows
+        assert state.may_become(MemberState.FENCED) == (knows or not is_alive)
+        assert state.may_become(MemberState.STALE) == knows
         assert state.may_become(MemberState.UNSUBSCRIBED) == is_alive
         assert state.may_become(MemberState.FAILED) == is_alive
 

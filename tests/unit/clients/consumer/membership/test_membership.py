@@ -23,7 +23,11 @@ from kraftrio.clients.consumer.membership.membership import (
     Wait,
 )
 from kraftrio.clients.consumer.membership.requests import MembershipConfig
-from kraftrio.clients.errors import FencedInstanceIdError, KafkaClientError
+from kraftrio.clients.errors import (
+    FencedInstanceIdError,
+    GroupAuthorizationError,
+    KafkaClientError,
+)
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
@@ -190,6 +194,24 @@ def test_what_cannot_be_repaired_is_told_each_time(code: ErrorCode) -> None:
             core.step(0)
         assert failure.value.code == code
     assert core.leave() is None
+    assert core.recover() is (code == ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def test_a_lack_of_rights_may_end() -> None:
+    """The member joins again; what it owned is lost."""
+    core = alone()
+    core.step(0)
+    core.prepared()
+    refused = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, protocol_name="")
+    for _ in range(2):
+        core.joined(refused, 0)
+        with pytest.raises(GroupAuthorizationError):
+            core.step(0)
+        assert core.recover()
+        assert core.failure is None
+        assert isinstance(core.step(0), Prepare)
+        core.prepared()
+        assert isinstance(core.step(0), Join)
 
 
 def test_a_protocol_that_was_not_offered_is_refused() -> None:
