@@ -167,6 +167,7 @@ class _Process:
             except Unavailable as error:
                 self.client.note(f"{self._member.group} again: {error}")
                 self._coordinator = -1
+                self.client.addresses.clear()  # it knows the dead one alone, maybe: ask any
                 self.client.forget(self._member.topic)
                 await self.client.pause()
             await trio.sleep(self._rng.uniform(0.05, 0.3))
