@@ -1,8 +1,9 @@
 // kafkajs behind lines of JSON: see driven.py for the words, test_kafkajs.py for the tests.
 //
 //   node kafkajs_driver.mjs MODULES/ serve ADDRESS
-//   node kafkajs_driver.mjs MODULES/ member ADDRESS TOPIC GROUP NAME SESSION_MS HEARTBEAT_MS
+//   node kafkajs_driver.mjs MODULES/ member ADDRESS TOPIC GROUP NAME SESSION_MS HEARTBEAT_MS [COMMIT_MS]
 //
+// A member with COMMIT_MS commits by itself, so often; others are told to.
 // MODULES/ is the folder whose node_modules holds kafkajs; stdout is for the protocol alone.
 
 import { readFileSync } from 'node:fs';
@@ -60,13 +61,14 @@ function access(text) {
 
 const kafka = new Kafka({
   clientId: rest[2] ?? 'driver',
-  brokers: [address],
+  brokers: address.split(','),
   logLevel: logLevel.WARN, // warnings and errors go to stderr
   retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 60 }, // a broker that restarts
   ...access(process.env.KAFKA_ACCESS),
 });
 
-const say = (event) => process.stdout.write(`${JSON.stringify(event)}\n`);
+const say = (event) =>
+  process.stdout.write(`${JSON.stringify({ ...event, at: Date.now() })}\n`);
 const encode = (data) => (data === null ? null : Buffer.from(data).toString('base64'));
 const decode = (text) => (text === null ? null : Buffer.from(text, 'base64'));
 
@@ -260,7 +262,7 @@ async function serve() {
 
 // --- member -------------------------------------------------------------------------------------
 
-async function member(topic, groupId, name, sessionTimeout, heartbeatInterval) {
+async function member(topic, groupId, name, sessionTimeout, heartbeatInterval, commitInterval) {
   const consumer = kafka.consumer({
     groupId,
     sessionTimeout: Number(sessionTimeout),
@@ -281,7 +283,10 @@ async function member(topic, groupId, name, sessionTimeout, heartbeatInterval) {
   const start = async () => {
     await consumer.connect();
     await consumer.subscribe({ topics: [topic], fromBeginning: true });
-    await consumer.run({ autoCommit: false, eachBatch });
+    const commits = commitInterval
+      ? { autoCommit: true, autoCommitInterval: Number(commitInterval) }
+      : { autoCommit: false };
+    await consumer.run({ ...commits, eachBatch });
   };
   // It gives up when it finds no coordinator, as while a broker stops, and is to be started again.
   consumer.on(consumer.events.CRASH, ({ payload }) => {

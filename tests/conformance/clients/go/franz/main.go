@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,13 +74,17 @@ func (a *assignment) revoke(ctx context.Context, client *kgo.Client, revoked map
 
 func member(m lines.Member) error {
 	a := &assignment{topic: m.Topic, held: map[int32]bool{}}
+	commits := kgo.DisableAutoCommit()
+	if m.Commit > 0 {
+		commits = kgo.AutoCommitInterval(m.Commit)
+	}
 	client, err := newClient(
-		kgo.SeedBrokers(m.Address),
+		kgo.SeedBrokers(strings.Split(m.Address, ",")...),
 		kgo.ClientID(m.Name),
 		kgo.ConsumerGroup(m.Group),
 		kgo.ConsumeTopics(m.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.DisableAutoCommit(),
+		commits,
 		kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(m.Session),
 		kgo.HeartbeatInterval(m.Heartbeat),

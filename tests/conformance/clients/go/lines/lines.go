@@ -77,6 +77,7 @@ func (r Received) MarshalJSON() ([]byte, error) {
 var printing sync.Mutex
 
 func say(event map[string]any) {
+	event["at"] = time.Now().UnixMilli()
 	line, err := json.Marshal(event)
 	if err != nil {
 		panic(err)
@@ -154,6 +155,7 @@ func Serve(calls map[string]Call, codeOf func(error) int) error {
 type Member struct {
 	Address, Topic, Group, Name string
 	Session, Heartbeat          time.Duration
+	Commit                      time.Duration // it commits by itself, so often; 0: it is told to
 }
 
 // Obey carries out the commands that come, each in this goroutine, until the member has left.
@@ -187,20 +189,17 @@ func dispatch(args []string, serve func(string) error, member func(Member) error
 	switch {
 	case len(args) == 2 && args[0] == "serve":
 		return serve(args[1])
-	case len(args) == 7 && args[0] == "member":
-		session, err := strconv.Atoi(args[5])
-		if err != nil {
-			return err
+	case (len(args) == 7 || len(args) == 8) && args[0] == "member":
+		var times [3]time.Duration
+		for at, text := range args[5:] {
+			ms, err := strconv.Atoi(text)
+			if err != nil {
+				return err
+			}
+			times[at] = time.Duration(ms) * time.Millisecond
 		}
-		heartbeat, err := strconv.Atoi(args[6])
-		if err != nil {
-			return err
-		}
-		return member(Member{
-			args[1], args[2], args[3], args[4],
-			time.Duration(session) * time.Millisecond,
-			time.Duration(heartbeat) * time.Millisecond,
-		})
+		return member(Member{args[1], args[2], args[3], args[4], times[0], times[1], times[2]})
 	}
-	return errors.New("serve ADDRESS, or member ADDRESS TOPIC GROUP NAME SESSION_MS HEARTBEAT_MS")
+	return errors.New(
+		"serve ADDRESS, or member ADDRESS TOPIC GROUP NAME SESSION_MS HEARTBEAT_MS [COMMIT_MS]")
 }

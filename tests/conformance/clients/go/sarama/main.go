@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -243,9 +244,12 @@ func member(m lines.Member) error {
 	c.Consumer.Group.Session.Timeout = m.Session
 	c.Consumer.Group.Heartbeat.Interval = m.Heartbeat
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
-	c.Consumer.Offsets.AutoCommit.Enable = false
+	c.Consumer.Offsets.AutoCommit.Enable = m.Commit > 0
+	if m.Commit > 0 {
+		c.Consumer.Offsets.AutoCommit.Interval = m.Commit
+	}
 	c.Consumer.MaxWaitTime = 100 * time.Millisecond
-	group, err := sarama.NewConsumerGroup([]string{m.Address}, m.Group, c)
+	group, err := sarama.NewConsumerGroup(strings.Split(m.Address, ","), m.Group, c)
 	if err != nil {
 		return err
 	}

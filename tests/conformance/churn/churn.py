@@ -1,0 +1,327 @@
+"""A group whose members come and go for a while, and what became of its records: `run_churn`.
+
+Members are processes of one client. While records are written all the time they join, leave, are
+killed with SIGKILL, and paused (SIGSTOP) past their session; on a cluster coordinators are killed
+as well. Then everybody still there reads and commits all to the end. `ChurnModel` is the judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.groups import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.cases.raw_client import ConnectionClosed, RawClient
+from tests.conformance.churn.model import ChurnModel
+from tests.conformance.churn.python_member import CLIENTS, COMMIT_MS, HEARTBEAT_MS
+from tests.conformance.clients.install import go_program, node_script, python_client
+
+COMPILE_S = 60.0
+DRAIN_S = 120.0
+LEAVE_S = 60.0
+_PROGRAM = Path(__file__).with_name("GroupMember.java")
+JAVA = ("java-classic", "java-consumer")
+DRIVEN: dict[str, Callable[[], list[str]]] = {
+    "franz-go": lambda: [str(go_program("franz"))],
+    "sarama": lambda: [str(go_program("sarama"))],
+    "kafkajs": lambda: node_script("kafkajs_driver.mjs"),
+}
+ALL_CLIENTS = (*CLIENTS, *JAVA, *DRIVEN)
+_CHANGES = ("left", "killed", "paused", "faults")
+
+
+def broker_settings(session_ms: int) -> dict[str, int]:
+    """The brokers' settings for a run."""
+    return {
+        "group_initial_rebalance_delay_ms": 0,
+        "group_min_session_timeout_ms": 1000,
+        "group_consumer_min_session_timeout_ms": 1000,
+        "group_consumer_session_timeout_ms": session_ms,
+        "group_consumer_min_heartbeat_interval_ms": 100,
+        "group_consumer_heartbeat_interval_ms": HEARTBEAT_MS,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        client: of the members, one of `ALL_CLIENTS`.
+        seconds: how long members come and go.
+        fault: something that breaks the brokers, called now and then; None: nothing does.
+    """
+
+    client: str
+    bootstrap: str
+    topic: str
+    group: str
+    partitions: int
+    members: int
+    seconds: float
+    session_ms: int
+    seed: int
+    fault: Callable[[], None] | None = None
+
+
+def command_of(plan: Plan, name: str, folder: Path) -> list[str]:
+    """The command of a member."""
+    where = [plan.bootstrap, plan.topic, plan.group, name, str(plan.session_ms)]
+    times = [str(HEARTBEAT_MS), str(COMMIT_MS)]
+    if plan.client in CLIENTS:
+        module = "tests.conformance.churn.python_member"
+        command = [sys.executable, "-m", module, plan.client, *where]
+    elif plan.client in DRIVEN:
+        command = [*DRIVEN[plan.client](), "member", *where, *times]
+    else:
+        java = apache_kafka().java_command(extra_class_path=_compiled(folder))
+        command = [*java, _PROGRAM.stem, plan.client.removeprefix("java-"), *where]
+    return ["nice", "-n", "5", *command]
+
+
+def _compiled(folder: Path) -> str:
+    """Compile the Java member into a folder, unless it is there; return the folder."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / f"{_PROGRAM.stem}.class").exists():
+        *java, _, class_path = apache_kafka().java_command()
+        compiler = [java[0], "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+        command = [*compiler, "-d", str(folder), "-cp", class_path, str(_PROGRAM)]
+        subprocess.run(command, check=True, timeout=COMPILE_S, capture_output=True)
+    return str(folder)
+
+
+class Member:
+    """One process, and the thread that hears it."""
+
+    def __init__(self, name: str, command: list[str], model: ChurnModel, log: Path) -> None:
+        self.name = name
+        self._model = model
+        self._log = log.open("wb")
+        self.log_path = log
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+        )
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if not line.endswith(b"\n"):
+                return  # it was killed while it wrote
+            event = json.loads(line)
+            if "assigned" in event:
+                self._model.assign(self.name, event["assigned"], event["at"])
+            elif "records" in event:
+                self._model.read([(place[0], place[1]) for place in event["records"]])
+
+    def ask_to_leave(self) -> None:
+        assert self.process.stdin is not None
+        self._model.lose(self.name, time.time() * 1000)
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(b"leave\n")
+            self.process.stdin.close()
+
+    def kill9(self) -> None:
+        self.process.kill()
+        self.end(-signal.SIGKILL)
+        self._model.lose(self.name, time.time() * 1000)
+
+    def end(self, code: int = 0) -> None:
+        """Wait for its end, which must be this one."""
+        found = self.process.wait(LEAVE_S)
+        self._thread.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._log.close()
+        noise = self.log_path.read_text(errors="replace")[-1500:]
+        assert found == code, f"{self.name} ended with {found}\n{noise}"
+
+
+class Churn:
+    """See the module; one run."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._rng = Random(plan.seed)
+        self._changes = cycle(self._rng.sample(_CHANGES, len(_CHANGES)))
+        self._members: list[Member] = []
+        self._leaving: list[Member] = []
+        self._names = 0
+        self._failures: list[BaseException] = []
+        self.model = ChurnModel()
+        self.ends: dict[int, int] = dict.fromkeys(range(plan.partitions), 0)
+        self.counts = dict.fromkeys(("joined", "left", "killed", "paused", "faults"), 0)
+
+    def run(self) -> list[str]:
+        """Do all of it; return what the model has to complain of."""
+        stop = threading.Event()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._end_all)
+            watcher = stack.enter_context(self._beside(self._watch_commits))
+            writer = stack.enter_context(self._beside(self._write))
+            for _ in range(self._plan.members):
+                self._join()
+            self._wait_until(self._all_share, "each member has partitions")
+            end_s = time.monotonic() + self._plan.seconds
+            while time.monotonic() < end_s and not self._failures:
+                stop.wait(self._rng.uniform(0.5, 3.0))
+                self._change()
+            writer.set()
+            self._wait_until(
+                lambda: not self.model.behind(self.ends),
+                "all is committed",
+                lambda: str(self.model.behind(self.ends)),
+            )
+            for member in self._members:
+                member.ask_to_leave()
+            for member in [*self._leaving, *self._members]:
+                member.end()
+            watcher.set()
+        assert not self._failures, self._failures
+        return self.model.errors(self.ends)
+
+    def _wait_until(
+        self, condition: Callable[[], bool], wanted: str, found: Callable[[], str] = str
+    ) -> None:
+        end_s = time.monotonic() + DRAIN_S
+        while not condition():
+            assert not self._failures, self._failures
+            assert time.monotonic() < end_s, f"not in {DRAIN_S:g} s: {wanted} {found()}"
+            time.sleep(0.1)
+
+    def _all_share(self) -> bool:
+        owners = {one[-1].member for one in self.model.owners().values()}
+        return owners == {member.name for member in self._members}
+
+    @contextlib.contextmanager
+    def _beside(self, work: Callable[[threading.Event], None]) -> Iterator[threading.Event]:
+        """Do something in a thread until its event is set; its failure is that of the run."""
+        stop = threading.Event()
+
+        def main() -> None:
+            try:
+                work(stop)
+            except BaseException as failure:  # the thread's end: the run must hear of it
+                self._failures.append(failure)
+
+        thread = threading.Thread(target=main, daemon=True)
+        thread.start()
+        try:
+            yield stop
+        finally:
+            stop.set()
+            thread.join()
+
+    # -- members ----------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        name = f"m{self._names}"
+        self._names += 1
+        command = command_of(self._plan, name, self._folder / "classes")
+        self._members.append(Member(name, command, self.model, self._folder / f"{name}.log"))
+        self.counts["joined"] += 1
+
+    def _change(self) -> None:
+        """Let something happen to the group."""
+        for member in self._members:
+            assert member.process.poll() is None, (
+                f"{member.name} ended\n{member.log_path.read_text(errors='replace')[-1500:]}"
+            )
+        if len(self._members) < self._plan.members and self._rng.random() < 0.7:
+            self._join()
+            return
+        victim = self._rng.choice(self._members)
+        what = next(self._changes)
+        if what == "faults":
+            if self._plan.fault is None:
+                return
+            self._plan.fault()
+        elif what == "left":
+            self._members.remove(victim)
+            self._leaving.append(victim)
+            victim.ask_to_leave()
+        elif what == "killed":
+            self._members.remove(victim)
+            victim.kill9()
+        else:
+            self._pause(victim)
+        self.counts[what] += 1
+
+    def _pause(self, member: Member) -> None:
+        """Let a member stand still for longer than its session."""
+        os.kill(member.process.pid, signal.SIGSTOP)
+        self.model.lose(member.name, time.time() * 1000)
+        time.sleep(1.4 * self._plan.session_ms / 1000)
+        os.kill(member.process.pid, signal.SIGCONT)
+
+    def _end_all(self) -> None:
+        for member in [*self._members, *self._leaving]:
+            if member.process.poll() is None:
+                member.process.kill()
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def _write(self, stop: threading.Event) -> None:
+        plan = self._plan
+        library = python_client("confluent_kafka")
+        producer = library.Producer(
+            {"bootstrap.servers": plan.bootstrap, "enable.idempotence": True, "linger.ms": 10}
+        )
+
+        def delivered(error: Any, message: Any) -> None:
+            assert error is None, error
+            end = self.ends[message.partition()]
+            self.ends[message.partition()] = max(end, message.offset() + 1)
+
+        number = 0
+        while not stop.wait(0.05):
+            for _ in range(20):
+                producer.produce(
+                    plan.topic,
+                    b"%d" % number,
+                    partition=number % plan.partitions,
+                    on_delivery=delivered,
+                )
+                number += 1
+            producer.poll(0)
+        assert producer.flush(DRAIN_S) == 0
+
+    def _watch_commits(self, stop: threading.Event) -> None:
+        """Ask again and again what is committed."""
+        addresses = self._plan.bootstrap.split(",")
+        asked = OffsetFetchRequestGroup(group_id=self._plan.group, topics=None)
+        request = OffsetFetchRequest(groups=[asked], require_stable=True)
+        while not stop.is_set():
+            for address in addresses:
+                with contextlib.suppress(OSError, ConnectionClosed), RawClient(address) as client:
+                    while not stop.wait(0.1):
+                        (group,) = client.call(request, 9, timeout_s=10.0).groups
+                        if group.error_code != ErrorCode.NONE:
+                            break  # another one coordinates it
+                        self.model.commit(
+                            {
+                                one.partition_index: one.committed_offset
+                                for topic in group.topics
+                                for one in topic.partitions
+                            }
+                        )

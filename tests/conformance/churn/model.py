@@ -1,0 +1,119 @@
+"""What members of a group said, and whether it may have been: `ChurnModel`.
+
+Members tell, with the time of the machine's clock, which partitions they have, and what they have
+read; the test tells whom it killed and paused, and what is committed. The promises
+1. A partition has one owner at a time. Who was paused for longer than a session has lost all.
+2. Every record is read by somebody.
+3. What is committed of a partition never goes back.
+
+What a member has it has until it says that it has it no more, is killed, or is asked to leave.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+TOLERANCE_MS = 3  # of clocks that are read in whole milliseconds
+
+
+@dataclass(slots=True)
+class Ownership:
+    """A member had a partition, from one time to another."""
+
+    member: str
+    begin_ms: float
+    end_ms: float = float("inf")
+
+
+class ChurnModel:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: list[tuple[float, int, str, frozenset[int] | None]] = []  # None: has nothing
+        self._read: defaultdict[int, set[int]] = defaultdict(set)
+        self._committed: dict[int, int] = {}
+        self._backward: list[str] = []
+        self.read_count = 0
+        self.commit_count = 0
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def assign(self, member: str, partitions: Iterable[int], at_ms: float) -> None:
+        """A member says what it has now."""
+        with self._lock:
+            self._told.append((at_ms, len(self._told), member, frozenset(partitions)))
+
+    def lose(self, member: str, at_ms: float) -> None:
+        """A member has nothing any more, though it may not know."""
+        with self._lock:
+            self._told.append((at_ms, len(self._told), member, None))
+
+    def read(self, places: Iterable[tuple[int, int]]) -> None:
+        """A member has read records: (partition, offset)."""
+        with self._lock:
+            for partition, offset in places:
+                self._read[partition].add(offset)
+                self.read_count += 1
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        """These offsets were found committed."""
+        with self._lock:
+            for partition, offset in offsets.items():
+                before = self._committed.get(partition, 0)
+                if offset < before:
+                    self._backward.append(f"partition {partition}: {offset} after {before}")
+                self.commit_count += offset > before
+                self._committed[partition] = max(before, offset)
+
+    # -- what came of it --------------------------------------------------------------------------
+
+    def behind(self, ends: dict[int, int]) -> dict[int, tuple[int, int]]:
+        """Partitions that are not committed to their ends: how far, and where the end is."""
+        with self._lock:
+            found = {p: (self._committed.get(p, 0), end) for p, end in ends.items()}
+        return {p: (at, end) for p, (at, end) in found.items() if at < end}
+
+    def owners(self) -> dict[int, list[Ownership]]:
+        """Who had each partition, one after the other."""
+        found: defaultdict[int, list[Ownership]] = defaultdict(list)
+        held: defaultdict[str, dict[int, Ownership]] = defaultdict(dict)
+        for at_ms, _, member, told in sorted(self._told, key=lambda one: one[:2]):
+            partitions = told or frozenset()
+            mine = held[member]
+            for partition in [one for one in mine if one not in partitions]:
+                mine.pop(partition).end_ms = at_ms
+            for partition in sorted(partitions - set(mine)):
+                mine[partition] = Ownership(member, at_ms)
+                found[partition].append(mine[partition])
+        return found
+
+    def errors(self, ends: dict[int, int]) -> list[str]:
+        """What may not have been; `ends` says how many records were written to each partition."""
+        errors = [f"a commit went back: {one}" for one in self._backward]
+        for partition, owners in sorted(self.owners().items()):
+            for before, after in pairwise(owners):
+                overlap_ms = before.end_ms - after.begin_ms
+                if before.member != after.member and overlap_ms > TOLERANCE_MS:
+                    errors.append(
+                        f"{after.member} had partition {partition}, which {before.member} kept for"
+                        f" another {overlap_ms:.0f} ms"
+                    )
+        for partition, end in sorted(ends.items()):
+            unread = set(range(end)) - self._read[partition]
+            if unread:
+                errors.append(f"partition {partition}: nobody has read {sorted(unread)[:5]}")
+        return errors
+
+    @property
+    def moves(self) -> int:
+        """How often a partition went to another member."""
+        return sum(
+            before.member != after.member
+            for owners in self.owners().values()
+            for before, after in pairwise(owners)
+        )

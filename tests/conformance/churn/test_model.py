@@ -1,0 +1,46 @@
+"""The model finds each kind of mistake in a history made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.churn.model import ChurnModel
+
+
+@pytest.fixture
+def model() -> ChurnModel:
+    """Member `a` has both partitions, from 100 on."""
+    model = ChurnModel()
+    model.assign("a", [0, 1], 100)
+    return model
+
+
+def test_handed_over(model: ChurnModel) -> None:
+    model.assign("b", [1], 200)
+    model.assign("a", [0], 199)  # it came later than what was said later
+    assert model.errors({}) == []
+    assert model.moves == 1
+
+
+def test_two_owners(model: ChurnModel) -> None:
+    model.assign("b", [1], 200)
+    model.assign("a", [0], 210)
+    (error,) = model.errors({})
+    assert error == "b had partition 1, which a kept for another 10 ms"
+
+
+def test_killed(model: ChurnModel) -> None:
+    model.lose("a", 150)
+    model.assign("b", [0, 1], 200)
+    assert model.errors({}) == []
+
+
+def test_unread_and_commits(model: ChurnModel) -> None:
+    model.read([(0, 0), (0, 2)])
+    model.commit({0: 2})
+    model.commit({0: 1})
+    assert model.behind({0: 3}) == {0: (2, 3)}
+    assert model.errors({0: 3}) == [
+        "a commit went back: partition 0: 1 after 2",
+        "partition 0: nobody has read [1]",
+    ]
