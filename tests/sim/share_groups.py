@@ -216,11 +216,15 @@ class _Run:
     # -- what the group says of itself ------------------------------------------------------------
 
     async def _settle(self, when: str) -> None:
-        """Wait until all that was written has come to its end, and everybody has its target."""
+        """Wait until all that was written has come to its end, and nothing changes any more."""
         end_s = self._stage.world.now_s + SETTLED_WITHIN_S
-        while (why := await self._unsettled()) is not None:
-            expect(self._stage.world.now_s < end_s, f"not settled {when}: {why}")
+        settled_s = self._stage.world.now_s
+        while self._stage.world.now_s - settled_s < SESSION_S:
             await trio.sleep(0.3)
+            why = await self._unsettled()
+            if why is not None:
+                settled_s = self._stage.world.now_s
+                expect(settled_s < end_s, f"not settled {when}: {why}")
 
     async def _unsettled(self) -> str | None:
         _, group_epoch, members = await self._describe()

@@ -131,7 +131,7 @@ class ShareMember:
             finally:
                 self.epoch, self.assigned = -1, set()
                 self.model.part_with_all(process.name)
-                process.client.close()
+                process.close()
             await trio.sleep(self.rng.uniform(0.1, 3.0))
 
 
@@ -141,12 +141,14 @@ class _Process:
     def __init__(self, member: ShareMember, name: str) -> None:
         self.name = name
         self.client = member.new_client(name)
+        self._membership = member.new_client(f"{name}c")  # no fetch holds up its heartbeats
         self._member = member
         self._model = member.model
         self._rng = member.rng
         self._member_id = f"{name}-{self._rng.getrandbits(32):x}"
         self._coordinator = -1
         self._epoch = 0
+        self._pauses_until_s = 0.0
         self._topic_id = b""
         self._sessions: dict[int, _Session] = {}
 
@@ -156,18 +158,39 @@ class _Process:
 
     async def run(self) -> None:
         """Live until it leaves or crashes."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stay_in_group)
+            await self._live()
+            nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """It is no more."""
+        self.client.close()
+        self._membership.close()
+
+    async def _stay_in_group(self) -> None:
+        """Heartbeat, whatever the leaders do meanwhile."""
+        while True:
+            if self._now_s >= self._pauses_until_s:
+                try:
+                    await self._heartbeat()
+                except _Fenced as error:
+                    self.client.note(f"{self._member.group}: {error}")
+                    self._epoch, self._member.epoch = 0, -1
+                    self._member.assigned = set()
+                except Unavailable as error:
+                    self.client.note(f"{self._member.group} again: {error}")
+                    self._coordinator = -1
+                    self._membership.addresses.clear()  # of dead ones, maybe: ask any
+            await trio.sleep(self._rng.uniform(0.1, 0.5))
+
+    async def _live(self) -> None:
         while True:
             try:
-                await self._heartbeat()
                 await self._visit_leaders()
-            except _Fenced as error:
-                self.client.note(f"{self._member.group}: {error}")
-                self._epoch, self._member.epoch = 0, -1
-                self._member.assigned = set()
             except Unavailable as error:
-                self.client.note(f"{self._member.group} again: {error}")
-                self._coordinator = -1
-                self.client.addresses.clear()  # it knows the dead one alone, maybe: ask any
+                self.client.note(f"leaders of {self._member.topic} again: {error}")
+                self.client.addresses.clear()
                 self.client.forget(self._member.topic)
                 await self.client.pause()
             await trio.sleep(self._rng.uniform(0.05, 0.3))
@@ -186,15 +209,16 @@ class _Process:
                 self.client.note(f"could not leave: {error}")
             return True
         if dice < _CHANCE_OF_END + _CHANCE_OF_PAUSE:
-            await trio.sleep(self._rng.uniform(0.3, 2.0) * self._member.lock_s)
+            self._pauses_until_s = self._now_s + self._rng.uniform(0.3, 2.0) * self._member.lock_s
+            await trio.sleep(self._pauses_until_s - self._now_s)
         return False
 
     # -- membership -------------------------------------------------------------------------------
 
     async def _to_coordinator(self, request: ShareGroupHeartbeatRequest) -> Any:
         if self._coordinator < 0:
-            self._coordinator = await self.client.coordinator(self._member.group)
-        return await self.client.call_node(self._coordinator, request)
+            self._coordinator = await self._membership.coordinator(self._member.group)
+        return await self._membership.call_node(self._coordinator, request)
 
     async def _heartbeat(self) -> None:
         member = self._member
@@ -224,6 +248,7 @@ class _Process:
     async def _leave(self) -> None:
         for node_id in list(self._sessions):
             await self._end_session(node_id)
+        self._pauses_until_s = float("inf")
         await self._to_coordinator(
             ShareGroupHeartbeatRequest(
                 group_id=self._member.group, member_id=self._member_id, member_epoch=_LEAVES
