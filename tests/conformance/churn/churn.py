@@ -115,6 +115,7 @@ class Member:
         self._model = model
         self._log = log.open("wb")
         self.log_path = log
+        self.is_leaving = False  # what it is given meanwhile it does not keep
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
         )
@@ -127,13 +128,14 @@ class Member:
             if not line.endswith(b"\n"):
                 return  # it was killed while it wrote
             event = json.loads(line)
-            if "assigned" in event:
+            if "assigned" in event and not self.is_leaving:
                 self._model.assign(self.name, event["assigned"], event["at"])
             elif "records" in event:
                 self._model.read([(place[0], place[1]) for place in event["records"]])
 
     def ask_to_leave(self) -> None:
         assert self.process.stdin is not None
+        self.is_leaving = True
         self._model.lose(self.name, time.time() * 1000)
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(b"leave\n")
