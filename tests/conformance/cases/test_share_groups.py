@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,11 @@ from kraftrio.wire.messages.groups import (
     DeleteGroupsRequest,
     JoinGroupRequest,
     ListGroupsRequest,
+)
+from kraftrio.wire.messages.share_fetch import (
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
 )
 from kraftrio.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
@@ -27,7 +33,7 @@ from kraftrio.wire.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from tests.conformance.broker_process import Broker
+from tests.conformance.broker_process import KIND, Broker
 from tests.conformance.cases.calls import (
     NOT_SERVED_YET,
     create_topic,
@@ -279,6 +285,31 @@ def test_other_kinds_of_groups(client: RawClient, member: MakeMember, group: str
         member_id="", protocol_type="consumer", protocols=[],
     )  # fmt: skip
     assert client.call(request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_topic_that_is_gone_is_an_error_of_its_own(client: RawClient, group: str) -> None:
+    """Not of the whole request, as in Apache Kafka 4.3.1, which serves the session no more then."""
+    partition = ShareFetchPartition(partition_index=0, acknowledgement_batches=[])
+    topic = ShareFetchTopic(topic_id=uuid.uuid4().bytes, partitions=[partition])
+    response = client.call(
+        ShareFetchRequest(
+            group_id=group,
+            member_id="d4PmAXIQRKCUwCG--EJ5sQ",
+            share_session_epoch=0,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_records=10,
+            batch_size=10,
+            topics=[topic],
+        )
+    )
+    if KIND == "apache":
+        assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        return
+    assert response.error_code == NONE
+    (found,) = response.responses
+    assert found.topic_id == topic.topic_id
+    assert [one.error_code for one in found.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 # Administrators
