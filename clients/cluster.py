@@ -398,6 +398,15 @@ class Cluster:
         return True
 
 
+def _check_trio() -> None:
+    """Raise RuntimeError where a client is entered that another event loop would have to run."""
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "the clients of kraftrio run on Trio, and this program does not: under asyncio use"
+            " those of kraftrio.asyncio"
+        )
+
+
 @asynccontextmanager
 async def open_shielded_cluster(
     *,
@@ -420,6 +429,7 @@ async def open_shielded_cluster(
                 task_status.started((cluster, scope))
                 await trio.sleep_forever()
 
+    _check_trio()
     async with open_background() as nursery:
         cluster, scope = await nursery.start(run)
         try:
@@ -449,6 +459,7 @@ async def open_cluster(
     Raises:
         ConfigError: a setting is wrong, or a file that one names.
     """
+    _check_trio()
     if config is None:
         assert bootstrap_servers is not None, "bootstrap servers, or a config with them"
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id=client_id)

@@ -26,8 +26,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-CLIENTS = ("kraftrio", "aiokafka", "kafka-python", "confluent-kafka")
+CLIENTS = ("kraftrio", "kraftrio.asyncio", "aiokafka", "kafka-python", "confluent-kafka")
 OURS = "kraftrio"
+UNDER_ASYNCIO = ("kraftrio.asyncio", "aiokafka")
 EXPECTED = {"aiokafka": 3.0, "kafka-python": 3.0}
 SIZES = (100, 1000)
 LINGER_MS = 5
@@ -62,7 +63,20 @@ class Watch:
 async def produce_kraftrio(address: str, topic: str, value: bytes, count: int) -> dict[str, float]:
     from kraftrio import Producer
 
-    async with Producer(address, linger_ms=LINGER_MS, batch_size=BATCH_BYTES) as producer:
+    return await produced(Producer, address, topic, value, count)
+
+
+async def produce_asyncio(address: str, topic: str, value: bytes, count: int) -> dict[str, float]:
+    from kraftrio.asyncio import Producer
+
+    return await produced(Producer, address, topic, value, count)
+
+
+async def produced(
+    made: Any, address: str, topic: str, value: bytes, count: int
+) -> dict[str, float]:
+    """Produce with one of our producers: their programs are the same."""
+    async with made(address, linger_ms=LINGER_MS, batch_size=BATCH_BYTES) as producer:
         await (await producer.send(topic, value))
         watch = Watch()
         deliveries = [await producer.send(topic, value) for _ in range(count)]
@@ -150,9 +164,22 @@ def produce_confluent_kafka(address: str, topic: str, value: bytes, count: int) 
 
 
 async def consume_kraftrio(address: str, topic: str, value: bytes, count: int) -> dict[str, float]:
-    from kraftrio import Consumer, TopicPartition
+    from kraftrio import Consumer
 
-    async with Consumer(address, auto_offset_reset="earliest") as consumer:
+    return await consumed(Consumer, address, topic, count)
+
+
+async def consume_asyncio(address: str, topic: str, value: bytes, count: int) -> dict[str, float]:
+    from kraftrio.asyncio import Consumer
+
+    return await consumed(Consumer, address, topic, count)
+
+
+async def consumed(made: Any, address: str, topic: str, count: int) -> dict[str, float]:
+    """Consume with one of our consumers."""
+    from kraftrio import TopicPartition
+
+    async with made(address, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         seen = 0
         watch = Watch()
@@ -226,10 +253,12 @@ Measure = Callable[[str, str, bytes, int], "dict[str, float] | Awaitable[dict[st
 
 MEASURES: dict[tuple[str, str], Measure] = {
     ("kraftrio", "produce"): produce_kraftrio,
+    ("kraftrio.asyncio", "produce"): produce_asyncio,
     ("aiokafka", "produce"): produce_aiokafka,
     ("kafka-python", "produce"): produce_kafka_python,
     ("confluent-kafka", "produce"): produce_confluent_kafka,
     ("kraftrio", "consume"): consume_kraftrio,
+    ("kraftrio.asyncio", "consume"): consume_asyncio,
     ("aiokafka", "consume"): consume_aiokafka,
     ("kafka-python", "consume"): consume_kafka_python,
     ("confluent-kafka", "consume"): consume_confluent_kafka,
@@ -243,7 +272,7 @@ def run_child(text: str) -> int:
     client, mode, address, topic, size, count = json.loads(text)
     measure: Any = MEASURES[client, mode]
     arguments = (address, topic, b"x" * size, count)
-    if client == "aiokafka":
+    if client in UNDER_ASYNCIO:
         result = asyncio.run(measure(*arguments))
     elif client == OURS:
         result = trio.run(measure, *arguments)
@@ -285,7 +314,7 @@ def compare(address: str, counts: dict[int, int], rounds: int, modes: list[str])
     import trio
 
     good = True
-    print(f"{'':28}{'records/s':>12}{'MB/s':>8}{'us CPU':>9}   ours is")
+    print(f"{'':32}{'records/s':>12}{'MB/s':>8}{'us CPU':>9}   ours is")
     for mode in modes:
         for size in SIZES:
             count = counts[size]
@@ -306,7 +335,7 @@ def compare(address: str, counts: dict[int, int], rounds: int, modes: list[str])
                 ratio = rates[OURS] / rates[client]
                 good = good and ratio >= EXPECTED.get(client, 0.0)
                 print(
-                    f"{mode} {size:>5} B {client:<14}{rates[client]:>12,.0f}"
+                    f"{mode} {size:>5} B {client:<18}{rates[client]:>12,.0f}"
                     f"{rates[client] * size / 1e6:>8.1f}{cpu_s / count * 1e6:>9.2f}"
                     f"   {ratio:.2f}x" + ("" if client != OURS else "  (itself)"),
                     flush=True,

@@ -44,6 +44,7 @@ sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
 sim/test_world: kraftrio/testing/simulation/ cluster incarnation world
+integration/test_asyncio: clients/aio/ admin consumer producer share
 sim/test_scenarios: broker/node/wiring/ broker_handlers coordination replication services
     share_groups
 sim/test_scenarios: broker/node/ broker_role context controller_role node

@@ -50,6 +50,11 @@ class AfterBody:
         self._is_sending = False
         self._is_behind = False  # something was finished since the last request
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a request is under way, so that what is finished now goes into the next one."""
+        return self._is_sending
+
     def begin(self) -> None:
         """A loop begins: what the body before did not finish comes again."""
         self._has_begun = self._auto_commit.is_on = True

@@ -127,6 +127,19 @@ class InHand:
             batches.append(batch)
         return batches
 
+    def put_back(self, batches: list[ShareBatch[Any, Any]]) -> None:
+        """Take back what was handed over last, and has not reached the program."""
+        self._close_open()
+        for batch in reversed(batches):
+            for record in batch.records:
+                self._held.pop((batch.partition_key, record.offset), None)
+            self._waiting.appendleft(batch)
+
+    def put_back_record(self, record: ShareRecord[Any, Any]) -> None:
+        """As `put_back`, for what `next_record` has returned."""
+        self._held.pop((record.batch.partition_key, record.offset), None)
+        self._open.appendleft(record)
+
     def _hold(self, record: ShareRecord[Any, Any]) -> None:
         key = (record.batch.partition_key, record.offset)
         self._held[key] = record
