@@ -54,6 +54,8 @@ spark/test_filters: clients/spark/ filters
 spark/test_log: clients/spark/ log_source
 spark/test_reading: clients/spark/ fetch planning source
 spark/test_sink: clients/spark/ sink
+spark/test_workers: clients/spark/ workers
+unit/clients/spark/test_options: clients/spark/ kafka_names
 unit/base/patterns/test_pattern: base/patterns/ charsets scripts syntax
 unit/broker/api/fetch/test_long_fetch: broker/api/fetch/ answers reads
 unit/broker/api/fetch/test_parked_fetch: broker/server/ limits

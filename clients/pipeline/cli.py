@@ -258,7 +258,7 @@ def _need(module: str) -> None:
     import importlib.util
 
     if importlib.util.find_spec(module) is None:
-        raise PipelineError(f"{module} is not installed: pip install 'kraftrio[spark]'")
+        raise PipelineError(f"{module} is not installed: pip install 'kraftrio[pipeline]'")
 
 
 def _brokers(chosen: argparse.Namespace) -> Brokers:

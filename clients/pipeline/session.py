@@ -64,7 +64,7 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
         SparkStartError: whatever Spark says; see `failures.explain`.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise PipelineError("pyspark is not installed: pip install 'kraftrio[spark]'")
+        raise PipelineError("pyspark is not installed: pip install 'kraftrio[pipeline]'")
     for jar in (options.jars or "").split(","):
         if jar and ":" not in jar and not Path(jar).is_file():  # else an address of Spark's kind
             raise PipelineError(f"the file {jar} that --jars names is not there")

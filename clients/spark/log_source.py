@@ -46,6 +46,7 @@ from kraftrio.clients.spark.options import (
     OffsetChoice,
     TopicChoice,
     boolean,
+    check_names,
     isolation_level,
     offset_spec,
     partition_text,
@@ -53,10 +54,22 @@ from kraftrio.clients.spark.options import (
 )
 from kraftrio.clients.spark.ranges import OffsetRange
 from kraftrio.clients.spark.schema import check_schema, table_schema
+from kraftrio.clients.spark.workers import NeedsKraftrio
 from kraftrio.wire.primitives import TopicPartition
 
 # What the name of an internal topic starts with: who wants to see them names them.
 _ALL_BUT_INTERNAL = TopicChoice(pattern="(?!__).*")
+_OPTIONS = (
+    "path",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "includeHeaders",
+    "failOnDataLoss",
+    "pushFilters",
+)
 _BY_TIME = (
     "startingTimestamp",
     "endingTimestamp",
@@ -90,6 +103,7 @@ def log_options(options: Mapping[str, str]) -> LogOptions:
     for name in _BY_TIME:
         if name.lower() in values:
             raise ConfigError(f"{name} is not for logs: use a condition on the column timestamp")
+    check_names(options, _OPTIONS, ("isolation.level", "check.crcs"))
     if not values.get("path", "").strip():
         raise ConfigError("the directory is missing: give it to load(), or as the option path")
     return LogOptions(
@@ -105,7 +119,7 @@ def log_options(options: Mapping[str, str]) -> LogOptions:
     )
 
 
-class KraftrioLogSource(DataSource):
+class KraftrioLogSource(DataSource, metaclass=NeedsKraftrio):
     """The format "kraftrio-log"."""
 
     @classmethod
@@ -136,7 +150,7 @@ class SegmentPartition(InputPartition):
         self.aborted = aborted
 
 
-class LogReader(DataSourceReader):
+class LogReader(DataSourceReader, metaclass=NeedsKraftrio):
     """Reads segments."""
 
     def __init__(self, options: LogOptions) -> None:

@@ -1,10 +1,10 @@
 """The options of the Spark data sources: names, defaults and refusals of Spark's `kafka` format.
 
 Owns `ReadOptions` and `OffsetChoice`, made from the texts that Spark hands over. Rules:
-1. Names are those of Spark's `kafka` format, whatever their case; a text that Spark would refuse is
-   refused with one sentence that names the option. `kafka.*` are settings of Kafka's consumer: what
-   has a meaning here is taken, what Spark refuses is refused, the rest is ignored, as Kafka's
-   clients ignore settings they do not know. No `repr` shows a password.
+1. Names are those of Spark's `kafka` format, whatever their case; an unknown one is refused with
+   the nearest, a text that Spark would refuse with one sentence that names the option and what is
+   allowed. `kafka.*` are settings of Kafka's consumer: what has a meaning here is taken, what Spark
+   refuses is refused, the rest of Kafka's is ignored. No `repr` shows a password.
 2. Where to start or end is chosen in Spark's order: a timestamp for all, timestamps by partition,
    offsets.
 3. `pushFilters` is ours: it lets Spark hand conditions on topic, partition, offset and timestamp
@@ -17,18 +17,48 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from kraftrio.clients.arguments.nearest import nearest
 from kraftrio.clients.config import ClientConfig, parse_bootstrap_servers
 from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.security import SECRET_NAMES
+from kraftrio.clients.spark.kafka_names import CONSUMER_NAMES
 from kraftrio.wire.primitives import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+
+_SOURCE_OPTIONS = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "includeHeaders",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+    "groupIdPrefix",
+    "pushFilters",
+)
+
+# Whoever mistyped an address is to be told within ten seconds, Spark's own time included.
+REACH_TIMEOUT_MS: Final = 6_000
 
 _STRATEGIES = ("assign", "subscribe", "subscribePattern")
 _BOOLEANS = {"true": True, "false": False}
@@ -140,6 +170,7 @@ def read_options(options: Options, *, streaming: bool) -> ReadOptions:
     Raises:
         ConfigError: one is missing, wrong, or not for this kind of query.
     """
+    check_names(options, _SOURCE_OPTIONS, CONSUMER_NAMES)
     values = {name.lower(): text for name, text in options.items()}
     if streaming:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
@@ -176,6 +207,25 @@ def read_options(options: Options, *, streaming: bool) -> ReadOptions:
         retry_interval_ms=_whole(values, "fetchOffset.retryIntervalMs", 1000, minimum=0),
         push_filters=boolean(values, "pushFilters", False),
     )
+
+
+def check_names(options: Options, known: Iterable[str], kafka_names: Iterable[str]) -> None:
+    """Refuse options that there are not.
+
+    Args:
+        known: those of the format.
+        kafka_names: those below `kafka.`.
+
+    Raises:
+        ConfigError: an option is not known; names the one that is most like it.
+    """
+    names = [*known, *(f"kafka.{name}" for name in kafka_names)]
+    folded = {name.lower() for name in names}
+    for given in options:
+        if given.lower() not in folded:
+            near = nearest(given, sorted(names))
+            meant = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}, kafka.*"
+            raise ConfigError(f"there is no option {given!r}: {meant}")
 
 
 def kafka_settings(values: Options, refused: Mapping[str, str]) -> dict[str, str]:
@@ -228,6 +278,7 @@ def _fetch_options(values: Options) -> FetchOptions:
     config = ClientConfig(
         **{
             "client_id": "kraftrio-spark",
+            "default_api_timeout_ms": REACH_TIMEOUT_MS,
             **client_settings(settings, types),
             "allow_auto_create_topics": False,
         }
@@ -330,7 +381,9 @@ def offset_spec(values: Options, side: str, default: int) -> OffsetChoice:
         return OffsetChoice(everywhere=LATEST)
     if text.strip().lower() == "earliest":
         return OffsetChoice(everywhere=EARLIEST)
-    offsets = _by_partition(text, name, '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}')
+    offsets = _by_partition(
+        text, name, 'earliest, latest, or like {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+    )
     for topic_partition, offset in offsets.items():
         if offset < EARLIEST:
             raise ConfigError(f"{name}: {partition_text(topic_partition)} cannot be at {offset}")
@@ -379,10 +432,10 @@ def _by_partition(text: str, name: str, example: str) -> dict[TopicPartition, in
     found: dict[TopicPartition, int] = {}
     for topic, numbers in _json(text, name, example).items():
         if not isinstance(numbers, dict):
-            raise ConfigError(f"{name} must be like {example}, not {text}")
+            raise ConfigError(_unlike(name, example, text))
         for partition, number in numbers.items():
             if not partition.isascii() or not partition.isdigit() or not _is_whole(number):
-                raise ConfigError(f"{name} must be like {example}, not {text}")
+                raise ConfigError(_unlike(name, example, text))
             found[TopicPartition(topic, int(partition))] = number
     return found
 
@@ -393,8 +446,13 @@ def _json(text: str, name: str, example: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ConfigError(f"{name} must be like {example}, not {text}")
+        raise ConfigError(_unlike(name, example, text))
     return found
+
+
+def _unlike(name: str, example: str, text: str) -> str:
+    allowed = example if "like" in example else f"like {example}"
+    return f"{name} must be {allowed}, not {text}"
 
 
 def partition_text(topic_partition: TopicPartition) -> str:
@@ -443,7 +501,11 @@ def _number(name: str, text: str) -> int:
 def _delay_ms(text: str, name: str) -> int:
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _DELAY_UNITS_MS:
-        raise ConfigError(f"{name} must be a time like 15m or 500ms, not {text!r}")
+        units = ", ".join(filter(None, _DELAY_UNITS_MS))
+        raise ConfigError(
+            f"{name} must be a number of milliseconds, or a time like 15m with one of the units"
+            f" {units}, not {text!r}"
+        )
     return int(int(match[1]) * _DELAY_UNITS_MS[match[2]])
 
 

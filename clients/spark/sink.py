@@ -6,8 +6,9 @@ Owns the writers of batch and streaming queries. Rules:
 2. A task has succeeded only when the cluster has every row of it. A task that is repeated writes
    its rows again: at least once, as Spark's own sink. With the option `transactional` a batch is
    written whole and once, by the driver (`transactions`).
-3. `kafka.*` are settings of the producer; those that our producer does not know are ignored. Rows
-   come thousands at a time, so batches are larger and wait a little longer than by default.
+3. `kafka.*` are settings of the producer; those of Kafka's that ours has not are ignored. Rows come
+   thousands at a time, so batches are larger and wait a little longer than by default.
+4. Whether a broker can be reached is found out first, within ten seconds.
 
 Called by: `spark/source`. Spark calls `write` in its executors, and `commit` in a process of the
 driver's, with what each `write` returned. Rows come as Arrow batches, from a thread that waits for
@@ -39,11 +40,18 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.producer.batch import Batch
 from kraftrio.clients.producer.producer import Producer
-from kraftrio.clients.spark.options import client_settings, kafka_settings
+from kraftrio.clients.spark.kafka_names import PRODUCER_NAMES
+from kraftrio.clients.spark.options import (
+    REACH_TIMEOUT_MS,
+    check_names,
+    client_settings,
+    kafka_settings,
+)
 from kraftrio.clients.spark.transactions import (
     BatchIdentity,
     TransactionOptions,
@@ -52,7 +60,10 @@ from kraftrio.clients.spark.transactions import (
     transaction_options,
     write_once,
 )
+from kraftrio.clients.spark.workers import NeedsKraftrio
 
+_OPTIONS = ("topic", "includeHeaders", "transactional", "batchId")
+_OF_SPARK = ("checkpointlocation", "queryname", "path")  # which Spark hands on to every sink
 _REFUSED = {
     "key.serializer": "keys are strings or bytes already",
     "value.serializer": "values are strings or bytes already",
@@ -92,7 +103,9 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, streaming: b
     Raises:
         ConfigError: an option is missing or wrong, or a column.
     """
-    values = {name.lower(): text for name, text in options.items()}
+    own = {name: text for name, text in options.items() if name.lower() not in _OF_SPARK}
+    check_names(own, _OPTIONS, PRODUCER_NAMES)
+    values = {name.lower(): text for name, text in own.items()}
     topic = values.get("topic")
     if topic is not None:
         topic = topic.strip()
@@ -143,7 +156,7 @@ class TaskRows(WriterCommitMessage):
     query_id: str | None = None  # of a streaming query
 
 
-class KraftrioWriter(DataSourceArrowWriter):
+class KraftrioWriter(DataSourceArrowWriter, metaclass=NeedsKraftrio):
     """Writes the rows of a batch query."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -162,7 +175,7 @@ class KraftrioWriter(DataSourceArrowWriter):
             _write_batch(self._options, batch, tasks)
 
 
-class KraftrioStreamWriter(DataSourceStreamArrowWriter):
+class KraftrioStreamWriter(DataSourceStreamArrowWriter, metaclass=NeedsKraftrio):
     """Writes the rows of a streaming query."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -224,10 +237,22 @@ def _write_batch(options: SinkOptions, batch: BatchIdentity, tasks: list[TaskRow
                     topics |= {batch.topic for batch in batches}
         return topics
 
-    trio.run(write_once, options.bootstrap_servers, options.settings, batch, fill)
+    async def write() -> None:
+        await _check_reachable(options)
+        await write_once(options.bootstrap_servers, options.settings, batch, fill)
+
+    trio.run(write)
+
+
+async def _check_reachable(options: SinkOptions) -> None:
+    """Raise TimedOutError within seconds if no broker answers, though a producer would wait."""
+    config = Producer(options.bootstrap_servers, **options.settings).config
+    async with open_cluster(config=config) as cluster:
+        await cluster.refresh(timeout_s=min(REACH_TIMEOUT_MS, config.max_block_ms) / 1000)
 
 
 async def _send_all(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> None:
+    await _check_reachable(options)
     undecided: dict[Batch, None] = {}  # an object for each row would cost as much as the sending
     async with Producer(options.bootstrap_servers, **options.settings) as producer:
         while True:

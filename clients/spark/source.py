@@ -55,6 +55,7 @@ from kraftrio.clients.spark.ranges import (
 )
 from kraftrio.clients.spark.schema import check_schema, table_schema
 from kraftrio.clients.spark.sink import KraftrioStreamWriter, KraftrioWriter, sink_options
+from kraftrio.clients.spark.workers import NeedsKraftrio
 from kraftrio.wire.primitives import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -62,8 +63,47 @@ logger = logging.getLogger(__name__)
 JsonOffsets = dict[str, dict[str, int]]
 
 
-class KraftrioSource(DataSource):
-    """The format "kraftrio"."""
+class KraftrioSource(DataSource, metaclass=NeedsKraftrio):
+    """The format "kraftrio": topics as tables, read and written in batches and as streams.
+
+    | option | values (default) | of |
+    | --- | --- | --- |
+    | `kafka.bootstrap.servers` | HOST:PORT,HOST:PORT; must be given | all |
+    | `kafka.*` | settings of Kafka's consumer, or producer, under their names there | all |
+    | `subscribe` | topics, separated by commas; this or one of the next two | reading |
+    | `subscribePattern` | a pattern that whole names of topics match | reading |
+    | `assign` | `{"topic": [partition, ...]}` | reading |
+    | `startingOffsets` | earliest, latest, `{"topic": {"partition": offset}}`, where -2 means \
+earliest and -1 latest (a batch: earliest, a stream: latest) | reading |
+    | `endingOffsets` | the same (latest) | batches |
+    | `startingTimestamp`, `endingTimestamp` | milliseconds since 1970, before offsets | reading, \
+batches |
+    | `startingOffsetsByTimestamp`, `endingOffsetsByTimestamp` | `{"topic": {"partition": \
+milliseconds}}` | reading, batches |
+    | `startingOffsetsByTimestampStrategy` | error, latest: if none is as new (error) | reading |
+    | `includeHeaders` | true, false: whether there is a column `headers` (false) | all |
+    | `failOnDataLoss` | true, false: whether lost records fail the query (true) | reading |
+    | `minPartitions` | at least so many Spark partitions (as many as the topics have) | reading |
+    | `maxRecordsPerPartition` | so many offsets at most in a Spark partition (no limit) | reading |
+    | `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` | of a micro-batch (all, any) | streams |
+    | `maxTriggerDelay` | how long minOffsetsPerTrigger may wait, as 500ms (15m) | streams |
+    | `fetchOffset.numRetries`, `fetchOffset.retryIntervalMs` | attempts at lookups, and their \
+distance (3, 1000) | reading |
+    | `kafkaConsumer.pollTimeoutMs` | how long a task waits for records (120000) | reading |
+    | `groupIdPrefix` | taken, without effect: no group is used | reading |
+    | `pushFilters` | true, false: whether conditions are handed down, which needs \
+spark.sql.python.filterPushdown.enabled (false) | reading |
+    | `topic` | where all rows go, instead of a column `topic` | writing |
+    | `transactional` | true, false: a batch in one transaction (false) | writing |
+    | `batchId` | the number of the batch, within foreachBatch | writing |
+
+    A broker that cannot be reached is told after six seconds; kafka.default.api.timeout.ms changes
+    that for reading, and a smaller kafka.max.block.ms for writing.
+
+    Two things of its `kafka` format Spark does not let a source in Python do: a batch is written by
+    mode("append") only, since Spark refuses its default "errorifexists" before the source is asked;
+    and so it does the output mode "update" of a stream, which foreachBatch can do.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -106,7 +146,7 @@ class RangePartition(InputPartition):
         self.topic_id = topic_id
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(DataSourceReader, metaclass=NeedsKraftrio):
     """Reads the offsets between two ends that are found when the query is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -159,7 +199,7 @@ class FilteringReader(BatchReader):
         return [condition for condition in filters if not self._filters.push(condition)]
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, metaclass=NeedsKraftrio):
     """Plans the micro-batches of a stream; lives in one process of the driver's."""
 
     def __init__(self, options: ReadOptions) -> None:

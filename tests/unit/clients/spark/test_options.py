@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftrio.clients.config import ClientConfig, ProducerConfig
 from kraftrio.clients.errors import ConfigError
+from kraftrio.clients.spark.kafka_names import CONSUMER_NAMES, PRODUCER_NAMES
 from kraftrio.clients.spark.options import (
     EARLIEST,
     LATEST,
@@ -121,9 +123,13 @@ def test_delays(text: str, delay_ms: int) -> None:
 
 
 REFUSED = [
-    ({"startingOffsets": "soon"}, "startingOffsets must be like"),
-    ({"startingOffsets": '{"a":[1]}'}, "startingOffsets must be like"),
-    ({"startingOffsets": '{"a":{"x":1}}'}, "startingOffsets must be like"),
+    ({"startingOffsets": "soon"}, "startingOffsets must be earliest, latest, or like"),
+    ({"startingOffsets": '{"a":[1]}'}, "startingOffsets must be earliest, latest, or like"),
+    ({"startingOffsets": '{"a":{"x":1}}'}, "startingOffsets must be earliest, latest, or like"),
+    ({"startingOffset": "latest"}, "no option 'startingOffset': did you mean 'startingOffsets'?"),
+    ({"kafka.fetch.min.byte": "1"}, "did you mean 'kafka.fetch.min.bytes'?"),
+    ({"kafka.acks": "all"}, "no option 'kafka.acks'"),
+    ({"xyzzy": "1"}, "no option 'xyzzy': there are assign, subscribe, subscribePattern, "),
     ({"startingOffsets": '{"a":{"0":-3}}'}, "a-0 cannot be at -3"),
     ({"startingOffsets": '{"a":{"0":-1}}'}, "a-0 cannot be latest"),
     ({"endingOffsets": "earliest"}, "cannot be earliest in batch queries"),
@@ -139,7 +145,10 @@ REFUSED = [
     ({"startingTimestamp": "yesterday"}, "startingTimestamp must be a whole number"),
     ({"startingOffsetsByTimestampStrategy": "never"}, "must be error or latest"),
     ({"minPartitions": "-1"}, "minPartitions must be at least 1"),
-    ({"maxTriggerDelay": "long"}, "maxTriggerDelay must be a time like 15m"),
+    (
+        {"maxTriggerDelay": "long"},
+        "like 15m with one of the units us, ms, s, m, min, h, d",
+    ),
     ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "is above maxOffsetsPerTrigger"),
     ({"kafka.isolation.level": "dirty"}, "must be read_uncommitted or read_committed"),
     ({"kafka.request.timeout.ms": "1s"}, "request.timeout.ms must be a whole number"),
@@ -175,3 +184,20 @@ def test_what_must_be_given() -> None:
         read_options({"subscribe": "a"}, streaming=False)
     with pytest.raises(ConfigError, match="must be given, and none is"):
         read_options({"kafka.bootstrap.servers": "a:1"}, streaming=False)
+
+
+def test_kafkas_settings_without_effect_are_taken() -> None:
+    """A query moves here from Spark's own format by one word; what our client has is known, too."""
+    options = {"kafka.max.poll.records": "5000", "Kafka.Group.Id": "g", "groupIdPrefix": "p"}
+    read_options(NEEDED | options, streaming=True)
+    ours = {name.replace("_", ".") for name in ClientConfig.__dataclass_fields__}
+    assert ours - CONSUMER_NAMES == set()
+    ours = {name.replace("_", ".") for name in ProducerConfig.__dataclass_fields__}
+    assert ours - PRODUCER_NAMES == {"partitioner", "allow.auto.create.topics"}
+
+
+def test_a_broker_that_cannot_be_reached_is_told_soon() -> None:
+    """Six seconds here leave Spark some of the ten that a user waits."""
+    assert read_options(NEEDED, streaming=False).fetch.config.default_api_timeout_ms == 6000
+    patient = NEEDED | {"kafka.default.api.timeout.ms": "90000"}
+    assert read_options(patient, streaming=False).fetch.config.default_api_timeout_ms == 90000
