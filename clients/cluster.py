@@ -23,6 +23,7 @@ from typing import Any
 import trio
 
 from kraftrio.base.background import open_background, run_aside
+from kraftrio.clients import surroundings
 from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.coordinators import GROUP_KEY_TYPE, Coordinators
 from kraftrio.clients.diagnostics.notices import Notices
@@ -40,7 +41,7 @@ from kraftrio.clients.metadata_fetcher import MetadataFetcher
 from kraftrio.clients.node import BrokerNode
 from kraftrio.clients.nodes import Nodes
 from kraftrio.clients.security import secured
-from kraftrio.net.transport import Network, SystemNetwork
+from kraftrio.net.transport import Network
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ZERO_UUID
 
@@ -464,8 +465,8 @@ async def open_cluster(
         assert bootstrap_servers is not None, "bootstrap servers, or a config with them"
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id=client_id)
         config.check()
-    way = secured(config, network or SystemNetwork(), config.client_id)
+    way = secured(config, network or surroundings.network.get()(), config.client_id)
     async with open_background() as nursery:
-        cluster = Cluster(config, way, nursery, rng or random.Random(), topic_idle_ms)
+        cluster = Cluster(config, way, nursery, rng or surroundings.chance.get()(), topic_idle_ms)
         nursery.start_soon(run_aside, cluster.run)
         yield cluster

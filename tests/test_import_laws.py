@@ -33,10 +33,14 @@ WRONG_IMPORTS = {
     ],
     "testing": [
         "testing.cluster -> testing.plugin",
-        "testing.contents -> testing.cluster",
+        "testing.kafka_world -> testing.cluster",
+        "testing.subjects -> testing.kafka_world",
+        "testing.waiting -> testing.subjects",
+        "testing.contents -> testing.waiting",
         "testing.loop_thread -> testing.contents",
         "testing.local_nodes -> testing.loop_thread",
         "testing.simulation.disk -> testing.local_nodes",
+        "testing.simulation.disk -> testing.node_settings",
     ],
     "wire": [
         "wire.messages.data -> wire.protocol.api",

@@ -44,6 +44,7 @@ from typing import Any, Generic, Self, Unpack, overload
 import trio
 
 from kraftrio.base.background import run_aside
+from kraftrio.clients import surroundings
 from kraftrio.clients.arguments.several import Partitions, all_partitions, by_item, topic_partitions
 from kraftrio.clients.arguments.several import topic_partition as as_partition
 from kraftrio.clients.arguments.times import (
@@ -100,7 +101,7 @@ from kraftrio.clients.group_offsets import (
 )
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.serialization import Deserializer, Deserializers, K, V
-from kraftrio.net.transport import Network, SystemNetwork
+from kraftrio.net.transport import Network
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = [
@@ -158,8 +159,8 @@ class Consumer(Generic[K, V]):
             settings["client_id"] = f"consumer-{group_id}-{next(_numbers)}"
         self.config = make_config(ConsumerConfig, bootstrap_servers, settings)
         check_protocol_settings(settings)
-        self._network = network or SystemNetwork()
-        self._rng = rng or random.Random()
+        self._network = network or surroundings.network.get()()
+        self._rng = rng or surroundings.chance.get()()
         self._stack = AsyncExitStack()
         self._partitions = AssignedPartitions(
             check_crcs=self.config.check_crcs, read_committed=self.config.is_read_committed

@@ -28,6 +28,7 @@ from typing import Any, Generic, Self, Unpack
 import trio
 
 from kraftrio.base.background import run_aside
+from kraftrio.clients import surroundings
 from kraftrio.clients.arguments.times import Moment, moment_ms
 from kraftrio.clients.arguments.values import MAX_INT32, HeadersLike, content, text, whole_number
 from kraftrio.clients.arguments.values import headers as as_headers
@@ -116,7 +117,7 @@ class Producer(Generic[K, V]):
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._network = network
-        self._rng = rng or random.Random()
+        self._rng = rng or surroundings.chance.get()()
         self._core = Accumulator(self.config, self._rng)
         self._memory = self._core.memory
         self._schedule = self._core.schedule

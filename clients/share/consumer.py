@@ -35,6 +35,7 @@ from typing import Generic, Self, TypeVar, Unpack
 import trio
 
 from kraftrio.base.background import run_aside
+from kraftrio.clients import surroundings
 from kraftrio.clients.arguments.several import Texts
 from kraftrio.clients.arguments.several import topics as checked_topics
 from kraftrio.clients.arguments.times import Duration, timeout_or_default
@@ -53,7 +54,7 @@ from kraftrio.clients.share.in_hand import InHand
 from kraftrio.clients.share.member import ShareMember
 from kraftrio.clients.share.records import ShareBatch, ShareRecord, ShareRecords
 from kraftrio.clients.share.results import AcknowledgementCallback, Outcome, Results
-from kraftrio.net.transport import Network, SystemNetwork
+from kraftrio.net.transport import Network
 from kraftrio.wire.primitives import TopicPartition
 
 __all__ = ["AcknowledgeType", "ShareBatch", "ShareConsumer", "ShareRecord", "ShareRecords"]
@@ -100,8 +101,8 @@ class ShareConsumer(Generic[K, V]):
             settings["client_id"] = f"share-consumer-{group_id}-{next(_numbers)}"
         config = self.config = make_config(ShareConsumerConfig, bootstrap_servers, settings)
         self._deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._network = network or SystemNetwork()
-        self._rng = rng or random.Random()
+        self._network = network or surroundings.network.get()()
+        self._rng = rng or surroundings.chance.get()()
         self._stack = AsyncExitStack()
         self._calls = Calls()
         self._results = Results(self._calls.fail)

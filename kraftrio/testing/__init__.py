@@ -1,8 +1,8 @@
 """Kafka brokers for tests: with real sockets for any client, or in virtual time for Trio programs.
 
-`KafkaBroker` and `KafkaCluster` are context managers; the fixtures `kafka_broker` and
-`kafka_cluster` come with the pytest plugin (`pip install kraftrio[testing]`). docs/testing/ shows
-how to use them.
+`KafkaBroker` and `KafkaCluster` are context managers, `KafkaWorld` runs an async function; the
+fixtures `kafka_broker`, `kafka_cluster` and `kafka_world` come with the pytest plugin
+(`pip install kraftrio[testing]`). docs/testing/ shows how to use them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kraftrio.testing.cluster import KafkaBroker as KafkaBroker
     from kraftrio.testing.cluster import KafkaCluster as KafkaCluster
+    from kraftrio.testing.kafka_world import KafkaWorld as KafkaWorld
+    from kraftrio.testing.waiting import WaitTimedOut as WaitTimedOut
 
-__all__ = ["KafkaBroker", "KafkaCluster"]
+__all__ = ["KafkaBroker", "KafkaCluster", "KafkaWorld", "WaitTimedOut"]
 
 _HOMES = {
     "KafkaBroker": "kraftrio.testing.cluster",
     "KafkaCluster": "kraftrio.testing.cluster",
+    "KafkaWorld": "kraftrio.testing.kafka_world",
+    "WaitTimedOut": "kraftrio.testing.waiting",
 }
 
 

@@ -27,6 +27,16 @@ from kraftrio.testing.contents import Contents
 from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
+from kraftrio.testing.subjects import (
+    DEFAULT_TIMEOUT_S,
+    Group,
+    LookAt,
+    Partition,
+    Topic,
+    Transaction,
+    cluster_healthy,
+)
+from kraftrio.testing.waiting import Seen, Wait
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
@@ -49,6 +59,10 @@ class _Running:
                 await self.nursery.start(contents.run)
                 self._contents = contents
         return self._contents
+
+    async def look(self, look: LookAt) -> Seen:
+        """Look once at what is waited for."""
+        return await look(await self.contents())
 
 
 class KafkaCluster:
@@ -139,13 +153,16 @@ class KafkaCluster:
     ) -> None:
         self.stop()
 
-    def _call(self, work: Callable[[Contents], Awaitable[T]]) -> T:
-        """Do something with what is in the cluster, and wait for it."""
-        running, loop = self._running, self._loop
-        if running is None or loop is None:
+    def _started(self) -> tuple[_Running, LoopThread]:
+        if self._running is None or self._loop is None:
             raise RuntimeError(
                 "this cluster does not run: use it within `with`, or between start() and stop()"
             )
+        return self._running, self._loop
+
+    def _call(self, work: Callable[[Contents], Awaitable[T]]) -> T:
+        """Do something with what is in the cluster, and wait for it."""
+        running, loop = self._started()
 
         async def call() -> T:
             return await work(await running.contents())
@@ -233,6 +250,35 @@ class KafkaCluster:
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the offsets that a group has committed, by partition."""
         return self._call(lambda contents: contents.committed(group))
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group:
+        """A consumer group to wait for."""
+        return Group(group_id, self._watch)
+
+    def topic(self, name: str) -> Topic:
+        """A topic to wait for."""
+        return Topic(name, self._watch)
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        """A partition to wait for."""
+        return Partition(TopicPartition(topic, number), self._watch)
+
+    def transaction(self, transactional_id: str) -> Transaction:
+        """A transactional id to wait for."""
+        return Transaction(transactional_id, self._watch)
+
+    def healthy(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until every broker is there and every replica in sync."""
+        nodes, _ = self._started()
+        return cluster_healthy(self._watch, nodes.nodes.up, timeout_s=timeout_s)
+
+    def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
+        running, loop = self._started()
+        return Wait(what, lambda: running.look(look), timeout_s, loop)
+
+    # -- all of it --------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Delete every topic, group and transaction, and the settings that were changed meanwhile.

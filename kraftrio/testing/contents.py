@@ -27,7 +27,7 @@ from kraftrio.clients.admin.types import (
 )
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
-from kraftrio.clients.metadata import TopicMetadata
+from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.net.transport import Network
@@ -72,9 +72,9 @@ class Contents:
 
     # -- topics and records ---------------------------------------------------------------------
 
-    async def topics(self) -> dict[str, TopicMetadata]:
-        """All topics but Kafka's own, by name."""
-        names = await self.admin.list_topics()
+    async def topics(self, *, internal: bool = False) -> dict[str, TopicMetadata]:
+        """All topics by name; Kafka's own are left out, unless `internal`."""
+        names = await self.admin.list_topics(list_internal=internal)
         found = await self.admin.describe_topics(names, raise_errors=False)
         return {name: found[name] for name in names if name not in found.errors}
 
@@ -146,8 +146,8 @@ class Contents:
         ]
         if not partitions:
             raise ValueError(f"topic {topic} has no partition {partition}")
-        ends = await self._offsets(partitions, OffsetSpec.LATEST, read_committed=read_committed)
-        starts = await self._offsets(partitions, OffsetSpec.EARLIEST, read_committed=False)
+        ends = await self.offsets(partitions, OffsetSpec.LATEST, read_committed=read_committed)
+        starts = await self.offsets(partitions, OffsetSpec.EARLIEST)
         unread = {one for one in partitions if starts[one] < ends[one]}
         found: list[ConsumerRecord] = []
         async with Consumer(
@@ -167,12 +167,31 @@ class Contents:
         found = [record for record in found if record.offset < ends[record.topic_partition]]
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    async def _offsets(
-        self, partitions: Iterable[TopicPartition], which: OffsetSpec, *, read_committed: bool
+    async def offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        which: OffsetSpec,
+        *,
+        read_committed: bool = False,
     ) -> dict[TopicPartition, int]:
+        """Where partitions begin or end."""
         wanted = dict.fromkeys(partitions, which)
         found = await self.admin.list_offsets(wanted, read_committed=read_committed)
         return {each: listed.offset for each, listed in found.items()}
+
+    async def end_offsets(self, topic: str) -> dict[TopicPartition, int]:
+        """The high watermarks of all partitions of a topic."""
+        found = await self.admin.describe_topics([topic])
+        partitions = [TopicPartition(topic, number) for number in sorted(found[topic].partitions)]
+        return await self.offsets(partitions, OffsetSpec.LATEST)
+
+    async def partition(self, topic_partition: TopicPartition) -> PartitionMetadata:
+        """A partition's leader, replicas and ISR."""
+        topic, number = topic_partition
+        partitions = (await self.admin.describe_topics([topic]))[topic].partitions
+        if number not in partitions:
+            raise ValueError(f"topic {topic} has no partition {number}")
+        return partitions[number]
 
     # -- groups ---------------------------------------------------------------------------------
 

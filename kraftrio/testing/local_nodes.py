@@ -26,31 +26,11 @@ from kraftrio.broker.log.files import FileSystem, OsFileSystem
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.net.transport import ACCEPT_BACKLOG, SystemNetwork
+from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.disk import SimDisk
 
 HOST = "127.0.0.1"
 _IN_MEMORY = "/data"
-
-# What a test wants: no waiting for members that never come, few partitions of internal topics.
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-}
-
-
-def _replication(node_count: int) -> dict[str, str]:
-    """As of `kraftrio cluster`: three replicas of each topic, two of which acks=all waits for."""
-    replicas = str(min(3, node_count))
-    return {
-        "default.replication.factor": replicas,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": str(min(2, node_count)),
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "min.insync.replicas": "2" if node_count >= 3 else "1",
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +182,7 @@ class LocalNodes:
                     "controller.listener.names": "CONTROLLER",
                     "controller.quorum.voters": quorum,
                     "log.dirs": folder,
-                    **SETTINGS,
-                    **_replication(spec.node_count),
+                    **node_settings(spec.node_count),
                     **spec.config,
                 }
             )
@@ -226,6 +205,10 @@ class LocalNodes:
     def bootstrap_servers(self) -> str:
         """Where clients begin."""
         return ",".join(node.address for node in self.by_id.values())
+
+    def up(self) -> dict[int, bool]:
+        """Which nodes run."""
+        return {node_id: node.is_running for node_id, node in self.by_id.items()}
 
     def failures(self) -> list[str]:
         """Why nodes ended by themselves, if any did."""

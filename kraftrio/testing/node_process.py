@@ -32,6 +32,7 @@ class NodeProcess:
         for name, value in spec.config.items():
             self._command += ["--set", f"{name}={value}"]
         self.bootstrap_servers = ""
+        self._node_count = spec.node_count
         self._process: trio.Process | None = None
 
     async def start(self, _nursery: trio.Nursery) -> None:
@@ -54,6 +55,10 @@ class NodeProcess:
             status = await self._process.wait()
             raise RuntimeError(f"the brokers' process ended with status {status} (see its output)")
         self.bootstrap_servers = printed.decode().strip()
+
+    def up(self) -> dict[int, bool]:
+        """Which nodes run: all of them, or none."""
+        return dict.fromkeys(range(1, self._node_count + 1), not self.failures())
 
     def failures(self) -> list[str]:
         """Why it ended by itself, if it did."""

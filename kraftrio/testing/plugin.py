@@ -1,30 +1,40 @@
-"""The pytest plugin: the fixtures `kafka_broker` and `kafka_cluster`, and the mark `kafka`.
+"""The pytest plugin: `kafka_broker`, `kafka_cluster`, `kafka_world`, and the mark `kafka`.
 
 Rules:
 1. A project that has no use for it pays nothing: brokers are imported when a fixture is asked for.
 2. What a test gets is empty. Brokers of the scope "module" or "session" are reset between tests,
    and only tests with the same mark share them.
-3. Each worker of pytest-xdist has brokers of its own, on ports of their own.
+3. An async test that takes `kafka_world` runs in that world, whatever runs other async tests.
+4. Each worker of pytest-xdist has brokers of its own, on ports of their own.
 
 Called by: pytest, through the entry point `pytest11`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
 if TYPE_CHECKING:
     from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
+    from kraftrio.testing.fault_plan import Fault
+    from kraftrio.testing.kafka_world import KafkaWorld
 
 _MARK = (
     "kafka(scope='function', brokers=3, config={}, disk='memory', in_process=True): what the"
     " brokers of kafka_broker and kafka_cluster are like"
 )
+_FAULTS_MARK = (
+    "kafka_faults(seeds=20): play a test that takes kafka_world so many times, each time under"
+    " other faults"
+)
+_STORY_LINES = 80
 _SCOPES = ("function", "module", "session")
 
 
@@ -48,6 +58,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer the scope of brokers as an option and as a setting of the project."""
     text = "how long brokers live that no mark says more about: function, module or session"
     group = parser.getgroup("kafka")
+    group.addoption(
+        "--kafka-seed",
+        type=int,
+        default=None,
+        help="the one seed to play tests in kafka_world with",
+    )
+    group.addoption(
+        "--kafka-shrink",
+        action="store_true",
+        help="look for the fewest faults with which a test marked kafka_faults fails",
+    )
     group.addoption("--kafka-scope", choices=_SCOPES, default=None, help=text)
     parser.addini("kafka_scope", text, default="function")
 
@@ -55,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and look at the setting."""
     config.addinivalue_line("markers", _MARK)
+    config.addinivalue_line("markers", _FAULTS_MARK)
     scope = config.getini("kafka_scope")
     if scope not in _SCOPES:
         raise pytest.UsageError(f"kafka_scope is {scope!r}: wanted is function, module or session")
@@ -100,9 +122,9 @@ class BrokerPool:
             self._shared.popitem()[1].stop()
 
 
-def _wish(request: pytest.FixtureRequest) -> Wish:
-    mark = request.node.get_closest_marker("kafka")
-    config = request.config
+def _wish(item: pytest.Item) -> Wish:
+    mark = item.get_closest_marker("kafka")
+    config = item.config
     default = config.getoption("--kafka-scope") or config.getini("kafka_scope")
     if mark is None:
         return Wish(scope=default)
@@ -160,13 +182,106 @@ def _provided(request: pytest.FixtureRequest, wish: Wish, brokers: int) -> Itera
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     """One broker with real sockets, empty; see the mark `kafka`."""
-    with _provided(request, _wish(request), 1) as cluster:
+    with _provided(request, _wish(request.node), 1) as cluster:
         yield cast("KafkaBroker", cluster)
 
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """A replicated cluster with real sockets, empty; see the mark `kafka`."""
-    wish = _wish(request)
+    wish = _wish(request.node)
     with _provided(request, wish, wish.brokers) as cluster:
         yield cluster
+
+
+# -- virtual time ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kafka_world(request: pytest.FixtureRequest) -> KafkaWorld:
+    """A replicated cluster in virtual time, in which an async test runs; see the mark `kafka`."""
+    return _new_world(request.node, request.config.getoption("--kafka-seed") or 0, ())
+
+
+def _new_world(item: pytest.Item, seed: int, faults: Sequence[Fault]) -> KafkaWorld:
+    from kraftrio.testing.kafka_world import KafkaWorld
+
+    wish = _wish(item)
+    return KafkaWorld(seed, wish.brokers, config=wish.config, faults=faults)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let an async test that takes `kafka_world` run in it, and no other plugin run it."""
+    if not isinstance(item, pytest.Function) or "kafka_world" not in item.fixturenames:
+        return
+    test = item.obj
+    if not inspect.iscoroutinefunction(test):
+        return
+
+    @functools.wraps(test)
+    def run(**arguments: Any) -> None:
+        mark = item.get_closest_marker("kafka_faults")
+        if mark is None:
+            arguments["kafka_world"].run(functools.partial(test, **arguments))
+        else:
+            _play_seeds(item, test, arguments, _seeds(item, mark))
+
+    run._trio_test_runner_wrapped = True  # type: ignore[attr-defined] # for pytest-trio
+    item.obj = run
+
+
+def _seeds(item: pytest.Item, mark: pytest.Mark) -> Sequence[int]:
+    chosen = item.config.getoption("--kafka-seed")
+    if chosen is not None:
+        return [chosen]
+    count = mark.kwargs.get("seeds", 20)
+    if mark.args or set(mark.kwargs) - {"seeds"} or not isinstance(count, int) or count < 1:
+        raise pytest.UsageError(
+            "@pytest.mark.kafka_faults takes seeds=N, how often to play the test"
+        )
+    return range(1, count + 1)
+
+
+def _play_seeds(
+    item: pytest.Function, test: Callable[..., Any], arguments: dict[str, Any], seeds: Sequence[int]
+) -> None:
+    """Play a test under the faults of each seed, until one fails it."""
+    from kraftrio.testing.fault_plan import drawn, shrunk
+
+    def play(seed: int, faults: Sequence[Fault]) -> Exception | None:
+        world = arguments["kafka_world"] = item.funcargs["kafka_world"] = _new_world(
+            item, seed, faults
+        )
+        try:
+            world.run(functools.partial(test, **arguments))
+        except Exception as error:
+            return error
+        return None
+
+    def fails(seed: int, faults: Sequence[Fault]) -> bool:
+        return play(seed, faults) is not None
+
+    for seed in seeds:
+        faults = drawn(seed, _wish(item).brokers)
+        error = play(seed, faults)
+        if error is None:
+            continue
+        if item.config.getoption("--kafka-shrink"):
+            faults = shrunk(faults, functools.partial(fails, seed))
+            error = play(seed, faults) or error
+        listed = "".join(f"\n  {fault}" for fault in faults) or " none: it fails without faults"
+        error.add_note(f"seed {seed} fails; replay it with --kafka-seed {seed}; faults:{listed}")
+        raise error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the story of the run of a test that failed in a world."""
+    report = yield
+    world = getattr(item, "funcargs", {}).get("kafka_world")
+    if world is not None and report.when == "call" and report.failed:
+        lines = world.story().splitlines()
+        report.sections.append(("story of the run", "\n".join(lines[-_STORY_LINES:])))
+    return report

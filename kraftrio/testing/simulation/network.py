@@ -342,6 +342,7 @@ class Internet:
         self.quality = quality if quality is not None else LinkQuality()
         self.hosts: dict[str, Host] = {}
         self.links: dict[tuple[str, str], Link] = {}
+        self.observers: list[Callable[[SimSocket, bytes], None]] = []  # of all that is sent
         self._ids = itertools.count(1)
         self._serial = itertools.count(1)
 
@@ -367,6 +368,8 @@ class Internet:
 
     def send(self, sock: SimSocket, chunk: bytes) -> None:
         """Take bytes from a socket; they arrive later, or not."""
+        for observe in self.observers:
+            observe(sock, chunk)
         quality = sock.link.quality
         if len(chunk) > 1 and self.rng.random() < quality.split_chance:
             cut = self.rng.randrange(1, len(chunk))

@@ -15,7 +15,7 @@ import trio
 
 from kraftrio import Consumer, Producer, TopicPartition
 from kraftrio.errors import TopicExistsError, UnknownTopicOrPartitionError
-from kraftrio.testing import KafkaBroker, KafkaCluster
+from kraftrio.testing import KafkaBroker, KafkaCluster, WaitTimedOut
 
 pytestmark = pytest.mark.kafka(scope="module")
 
@@ -62,9 +62,31 @@ async def test_groups_from_a_trio_test(kafka_broker: KafkaBroker) -> None:
 def test_from_an_asyncio_program(kafka_broker: KafkaBroker) -> None:
     async def program() -> list[bytes | None]:
         kafka_broker.produce("orders", "one")
+        await kafka_broker.partition("orders").high_watermark(1)
         return [record.value for record in kafka_broker.records("orders")]
 
     assert asyncio.run(program()) == [b"one"]
+
+
+async def test_waiting_from_trio_and_plain_code(kafka_broker: KafkaBroker) -> None:
+    """Both say what was seen; who forgets to wait is told."""
+    kafka_broker.produce("orders", "one", "two")
+    async with Consumer(
+        kafka_broker.bootstrap_servers, group_id="billing", auto_offset_reset="earliest"
+    ) as consumer:
+        await consumer.subscribe(["orders"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.poll)
+            seen = await kafka_broker.group("billing").stable(members=1)
+        assert seen.startswith("Stable with 1 members: ")
+        await consumer.commit()
+        await kafka_broker.topic("orders").drained(by="billing")
+    assert kafka_broker.group("billing").empty().wait() == "Empty with 0 members: nobody"
+    assert kafka_broker.healthy().wait() == "brokers 1 of 1"
+    with pytest.raises(WaitTimedOut, match=r"orders-0 has high watermark 2, leader 1, ISR 1"):
+        kafka_broker.partition("orders").high_watermark(3, timeout_s=0.05).wait()
+    with pytest.warns(RuntimeWarning, match="nobody waited until the cluster is healthy"):
+        kafka_broker.healthy()
 
 
 async def test_open_transactions_are_told_apart(kafka_broker: KafkaBroker) -> None:

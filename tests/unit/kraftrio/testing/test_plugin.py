@@ -66,3 +66,39 @@ def test_a_project(pytester: pytest.Pytester) -> None:
             "*(disk='tape'): wanted is memory or folder*",
         ]
     )
+
+
+_DUPLICATES = """
+import pytest
+import trio
+from kraftrio import Producer
+
+@pytest.mark.kafka(brokers=1)
+@pytest.mark.kafka_faults(seeds=40)
+async def test_each_order_is_there_once(kafka_world):
+    await kafka_world.create_topic("orders", 1)
+    async with Producer(kafka_world.bootstrap_servers, enable_idempotence=False) as producer:
+        for number in range(20):
+            await producer.send("orders", str(number).encode())
+            await trio.sleep(1)
+    assert len(await kafka_world.records("orders")) == 20
+
+@pytest.mark.kafka_faults(seed=7)
+async def test_wrong_mark(kafka_world): ...
+"""
+
+
+def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
+    """A producer without idempotence writes twice what was not answered: one fault shows it."""
+    pytester.makepyfile(_DUPLICATES)
+    result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", "--kafka-shrink")
+    result.assert_outcomes(failed=2)
+    result.stdout.re_match_lines(
+        [
+            r"E\s+AssertionError: assert 21 == 20",
+            r"E\s+seed \d+ fails; replay it with --kafka-seed \d+; faults:",
+            r"E\s+\d+\.\d\d s: \w.*",
+            r".*story of the run.*",
+        ]
+    )
+    result.stdout.fnmatch_lines(["*takes seeds=N, how often to play the test*"])

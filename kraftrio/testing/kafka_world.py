@@ -1,0 +1,318 @@
+"""A replicated cluster in virtual time, with the clients of a test: `KafkaWorld`.
+
+Rules:
+1. Time stands still while anything can run, and jumps when nothing can: a session time-out of 45 s
+   takes milliseconds. `time.time()` is the world's, too, as long as it runs.
+2. One seed decides all chance: the run of a seed is the same each time.
+3. Clients of `kraftrio` that are made in the world are in its network, without being told: the
+   program under test is run as it is.
+4. A node that logs an error or ends by itself fails the run: it is a fault of ours.
+
+Called by: tests, through the fixture `kafka_world` or `kraftrio.testing.KafkaWorld`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+from unittest import mock
+
+import trio
+
+from kraftrio.clients import surroundings
+from kraftrio.clients.admin.types import GroupDescription
+from kraftrio.clients.consumer.records import ConsumerRecord
+from kraftrio.clients.metadata import TopicMetadata
+from kraftrio.clients.producer.batch import RecordMetadata
+from kraftrio.testing.contents import Contents
+from kraftrio.testing.fault_plan import Fault, play
+from kraftrio.testing.node_settings import node_settings
+from kraftrio.testing.request_faults import RequestFaults
+from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.world import START_WALL_MS, World
+from kraftrio.testing.subjects import (
+    DEFAULT_TIMEOUT_S,
+    Group,
+    LookAt,
+    Partition,
+    Topic,
+    Transaction,
+    cluster_healthy,
+)
+from kraftrio.testing.waiting import Wait
+from kraftrio.testing.world_faults import Links, NodeFaults
+from kraftrio.wire.primitives import TopicPartition
+
+T = TypeVar("T")
+
+PROGRAM = "program"  # the machine of clients that no other one is named for
+_TEST = "test"
+_HEAL_TIMEOUT_S = 60.0
+
+
+class KafkaWorld:
+    """See the module.
+
+    Args:
+        seed: decides all chance.
+        brokers: how many nodes, each a broker and a controller.
+        config: properties of every node, by Kafka's names.
+        faults: what happens to it by itself.
+
+    Raises:
+        ValueError: there cannot be such a world; the text says what is wanted.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        brokers: int = 3,
+        *,
+        config: Mapping[str, object] | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        if brokers < 1:
+            raise ValueError(f"brokers={brokers}: a world has at least 1")
+        self.seed = seed
+        self.faults = faults
+        settings = {name: str(value) for name, value in (config or {}).items()}
+        self._shape = Shape(brokers, properties={**node_settings(brokers), **settings})
+        self._world = World(f"kafka-world-{seed}")
+        self._cluster: Cluster | None = None
+        self._contents: Contents | None = None
+        self._requests: RequestFaults | None = None
+        self._moved_s = 0.0  # how far the wall clocks were moved
+        self._client_numbers = itertools.count(1)
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def run(self, main: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function in the world, once the cluster is up; return what it returns.
+
+        Raises:
+            SimulationFailure: a node failed, or everybody waits for ever.
+            Exception: what `main` raises.
+        """
+        results: list[T] = []
+        failures: list[BaseException] = []
+
+        async def body() -> None:
+            async with trio.open_nursery() as nursery:
+                cluster = self._cluster = Cluster(self._world, nursery, self._shape)
+                cluster.start()
+                await cluster.wait_until(cluster.all_ready, "all brokers are up")
+                self._contents = Contents(
+                    self.bootstrap_servers, cluster.new_host(_TEST), self._world.rng(_TEST)
+                )
+                await nursery.start(self._contents.run)
+                self._requests = RequestFaults(cluster.internet)
+                nursery.start_soon(play, self.faults, cluster, self._requests, PROGRAM)
+                with self.machine(PROGRAM):
+                    try:
+                        results.append(await main())
+                    except trio.Cancelled:
+                        raise
+                    except BaseException as error:  # what pytest ends tests with, too
+                        failures.append(error)
+                nursery.cancel_scope.cancel()
+
+        with self._wall_clock():
+            self._world.run(body)
+        if failures:
+            raise failures[0]
+        return results[0]
+
+    @contextmanager
+    def _wall_clock(self) -> Iterator[None]:
+        def wall_ns() -> int:
+            return START_WALL_MS * 1_000_000 + int((self._world.now_s + self._moved_s) * 1e9)
+
+        with (
+            mock.patch.object(time, "time", lambda: wall_ns() / 1e9),
+            mock.patch.object(time, "time_ns", wall_ns),
+        ):
+            yield
+
+    @contextmanager
+    def machine(self, name: str) -> Iterator[None]:
+        """Let the clients that are made within the body, or by tasks started there, live on it."""
+        cluster = self._running()
+        chance = self._world.rng(f"client-{next(self._client_numbers)}-{name}")
+        network = cluster.new_host(name)
+        tokens = (
+            surroundings.network.set(lambda: network),
+            surroundings.chance.set(lambda: random.Random(chance.getrandbits(64))),
+        )
+        life = current.set(self._world.incarnate(name))
+        try:
+            yield
+        finally:
+            current.reset(life)
+            surroundings.chance.reset(tokens[1])
+            surroundings.network.reset(tokens[0])
+
+    def _running(self) -> Cluster:
+        if self._cluster is None:
+            raise RuntimeError(
+                "this world does not run: make the test `async def`, or pass a function to run()"
+            )
+        return self._cluster
+
+    def _inside(self) -> Contents:
+        self._running()
+        assert self._contents is not None
+        return self._contents
+
+    @property
+    def now_s(self) -> float:
+        """The seconds of virtual time since the run began."""
+        return self._world.now_s
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin."""
+        return ",".join(f"{host}:{port}" for host, port in self._running().bootstrap)
+
+    def story(self, *, packets: bool = False) -> str:
+        """What has happened so far, a line for each event, aligned.
+
+        Args:
+            packets: with the bytes and connections of the network, too.
+        """
+        lines = self._world.trace.newest
+        return "\n".join(line for line in lines if packets or line[12:15] != "net")
+
+    # -- what is in it ----------------------------------------------------------------------------
+
+    async def topics(self) -> dict[str, TopicMetadata]:
+        """The topics by name, without Kafka's own."""
+        return await self._inside().topics()
+
+    async def groups(self) -> dict[str, GroupDescription]:
+        """The groups of the classic and the consumer protocol, by id."""
+        return await self._inside().groups()
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic, and wait until it can be used; -1: the brokers' default."""
+        settings = {key: str(value) for key, value in (config or {}).items()}
+        await self._inside().create_topic(name, partitions, replication_factor, settings)
+
+    async def produce(
+        self,
+        topic: str,
+        *values: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> list[RecordMetadata]:
+        """Write a record for each value; a topic that is not there is created."""
+        return await self._inside().produce(
+            topic,
+            values,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def records(
+        self, topic: str, partition: int | None = None, *, read_committed: bool = False
+    ) -> list[ConsumerRecord]:
+        """Return a topic's records up to now, by partition and offset."""
+        return await self._inside().records(topic, partition, read_committed=read_committed)
+
+    async def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed."""
+        return await self._inside().committed(group)
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group:
+        """A consumer group to wait for."""
+        return Group(group_id, self._watch)
+
+    def topic(self, name: str) -> Topic:
+        """A topic to wait for."""
+        return Topic(name, self._watch)
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        """A partition to wait for."""
+        return Partition(TopicPartition(topic, number), self._watch)
+
+    def transaction(self, transactional_id: str) -> Transaction:
+        """A transactional id to wait for."""
+        return Transaction(transactional_id, self._watch)
+
+    def healthy(self, *, timeout_s: float = _HEAL_TIMEOUT_S) -> Wait:
+        """Wait until every broker is there and every replica in sync."""
+        return cluster_healthy(self._watch, self._nodes_up, timeout_s=timeout_s)
+
+    def _nodes_up(self) -> dict[int, bool]:
+        return {key: node.is_ready for key, node in self._running().nodes.items()}
+
+    def _watch(self, what: str, look: LookAt, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        contents = self._inside()
+        return Wait(what, lambda: look(contents), timeout_s, None)
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def node(self, node_id: int) -> NodeFaults:
+        """A node, to be killed, paused or started again.
+
+        Raises:
+            ValueError: there is no such node.
+        """
+        nodes = self._running().nodes
+        if node_id not in nodes:
+            raise ValueError(
+                f"there is no node {node_id}: the nodes are {', '.join(map(str, nodes))}"
+            )
+        return NodeFaults(nodes[node_id])
+
+    def lose_answer(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
+        """Let the next request of a kind be done, its answer be lost, and the connection break.
+
+        Args:
+            request: as Kafka's protocol calls it, such as "OffsetCommit".
+            after_s: when the client finds its connection broken.
+
+        Raises:
+            ValueError: Kafka has no such request.
+        """
+        self._request_faults().lose_answer(request, machine, after_s=after_s)
+
+    def delay(self, request: str, *, seconds: float, machine: str = PROGRAM) -> None:
+        """Let the next request of a kind arrive so much later, with what follows it."""
+        self._request_faults().delay(request, machine, seconds=seconds)
+
+    def _request_faults(self) -> RequestFaults:
+        self._running()
+        assert self._requests is not None
+        return self._requests
+
+    def move_clocks(self, seconds: float) -> None:
+        """Set every wall clock, of nodes and of the program, ahead (or back); timers stay.
+
+        Retention, for one, goes by wall clocks. A week of timers takes minutes, this takes nothing.
+        """
+        self._moved_s += seconds
+        for node in self._running().nodes.values():
+            node.clock.offset_ms += seconds * 1000
+
+    @property
+    def links(self) -> Links:
+        """The network, to be cut and healed."""
+        return Links(self._running().internet)

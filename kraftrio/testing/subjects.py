@@ -1,0 +1,185 @@
+"""What a test waits for: a group, a topic, a partition, a transaction, the cluster as a whole.
+
+Owns: `Group`, `Topic`, `Partition`, `Transaction` and `cluster_healthy`. Each names what it waits
+for and how to look at it through `Contents`; `waiting` does the rest.
+
+Called by: `cluster` and `kafka_world`, which hand these to tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from kraftrio.clients.admin.types import GroupDescription, MemberDescription, OffsetSpec
+from kraftrio.clients.metadata import PartitionMetadata
+from kraftrio.testing.contents import Contents
+from kraftrio.testing.waiting import Seen, Wait
+from kraftrio.wire.primitives import TopicPartition
+
+LookAt = Callable[[Contents], Awaitable[Seen]]
+Watch = Callable[[str, LookAt, float], Wait]
+"""Makes a `Wait`: what is waited for, how to look, the seconds it may take."""
+
+DEFAULT_TIMEOUT_S = 10.0
+_ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group of the classic or the consumer protocol."""
+
+    group_id: str
+    watch: Watch
+
+    def stable(self, members: int | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until it is stable, with so many members (None: any number but 0)."""
+        wanted = "members" if members is None else f"{members} members"
+
+        async def look(contents: Contents) -> Seen:
+            group = (await contents.groups()).get(self.group_id)
+            if group is None:
+                return Seen(False, f"there is no group {self.group_id}")
+            count = len(group.members)
+            is_so = group.state == "Stable" and (count > 0 if members is None else count == members)
+            return Seen(is_so, _group_text(group))
+
+        return self.watch(f"group {self.group_id} is stable with {wanted}", look, timeout_s)
+
+    def empty(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until it has no members any more."""
+
+        async def look(contents: Contents) -> Seen:
+            group = (await contents.groups()).get(self.group_id)
+            if group is None:
+                return Seen(True, f"there is no group {self.group_id}")
+            return Seen(not group.members, _group_text(group))
+
+        return self.watch(f"group {self.group_id} has no members", look, timeout_s)
+
+
+def _group_text(group: GroupDescription) -> str:
+    members = ", ".join(map(_member_text, group.members)) or "nobody"
+    return f"{group.state} with {len(group.members)} members: {members}"
+
+
+def _member_text(member: MemberDescription) -> str:
+    owned = " ".join(f"{topic}-{number}" for topic, number in sorted(member.assignment))
+    return f"{member.client_id}@{member.host.lstrip('/')} ({owned or 'no partitions'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a topic."""
+
+    topic_partition: TopicPartition
+    watch: Watch
+
+    def high_watermark(self, at_least: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until so many offsets are committed to all in-sync replicas."""
+        name = _name(self.topic_partition)
+
+        async def look(contents: Contents) -> Seen:
+            state = await _partition_text(contents, self.topic_partition)
+            ends = await contents.offsets([self.topic_partition], OffsetSpec.LATEST)
+            end = ends[self.topic_partition]
+            return Seen(end >= at_least, f"{name} has high watermark {end}, {state}")
+
+        what = f"{name} has high watermark {at_least}"
+        return self.watch(what, look, timeout_s)
+
+    def led_by(self, node_id: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until this node leads it."""
+
+        async def look(contents: Contents) -> Seen:
+            found = await contents.partition(self.topic_partition)
+            return Seen(found.leader_id == node_id, _replicas_text(found))
+
+        what = f"node {node_id} leads {_name(self.topic_partition)}"
+        return self.watch(what, look, timeout_s)
+
+
+async def _partition_text(contents: Contents, topic_partition: TopicPartition) -> str:
+    return _replicas_text(await contents.partition(topic_partition))
+
+
+def _replicas_text(partition: PartitionMetadata) -> str:
+    leader = "no leader" if partition.leader_id < 0 else f"leader {partition.leader_id}"
+    isr = " ".join(map(str, sorted(partition.isr))) or "empty"
+    return f"{leader}, ISR {isr} of replicas {' '.join(map(str, sorted(partition.replicas)))}"
+
+
+def _name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """All partitions of a topic."""
+
+    name: str
+    watch: Watch
+
+    def drained(self, by: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until a group has committed all that is in it by then."""
+
+        async def look(contents: Contents) -> Seen:
+            ends = await contents.end_offsets(self.name)
+            committed = await contents.committed(by)
+            behind = {each: end - committed.get(each, 0) for each, end in ends.items()}
+            lag = sum(count for count in behind.values() if count > 0)
+            places = ", ".join(
+                f"{_name(each)} {committed.get(each, 'nothing')} of {ends[each]}"
+                for each, count in behind.items()
+                if count > 0
+            )
+            group = (await contents.groups()).get(by)
+            state = "no such group" if group is None else _group_text(group)
+            return Seen(lag == 0, f"lag {lag}{f' ({places})' if lag else ''}; {state}")
+
+        return self.watch(f"topic {self.name} is drained by {by}", look, timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a transactional id does."""
+
+    transactional_id: str
+    watch: Watch
+
+    def ended(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+        """Wait until its newest transaction is committed or aborted, its markers written."""
+        name = self.transactional_id
+
+        async def look(contents: Contents) -> Seen:
+            found = await contents.admin.describe_transactions([name])
+            state = found[name].state
+            places = " ".join(map(_name, sorted(found[name].topic_partitions)))
+            return Seen(state in _ENDED, f"{state} with {places or 'no partitions'}")
+
+        return self.watch(f"the transaction of {name} has ended", look, timeout_s)
+
+
+def cluster_healthy(
+    watch: Watch, nodes_up: Callable[[], dict[int, bool]], *, timeout_s: float
+) -> Wait:
+    """Wait until every broker is there, and every replica of every partition in sync.
+
+    Args:
+        nodes_up: which nodes run, by id: the cluster may not have noticed yet that one does not.
+    """
+
+    async def look(contents: Contents) -> Seen:
+        up = nodes_up()
+        faults = [f"node {node_id} does not run" for node_id, is_up in up.items() if not is_up]
+        there = sorted(node.node_id for node in (await contents.admin.describe_cluster()).nodes)
+        faults += [
+            f"{topic}-{number}: {_replicas_text(partition)}"
+            for topic, metadata in (await contents.topics(internal=True)).items()
+            for number, partition in metadata.partitions.items()
+            if partition.leader_id < 0 or set(partition.isr) != set(partition.replicas)
+        ]
+        text = f"brokers {' '.join(map(str, there))} of {len(up)}"
+        return Seen(len(there) == len(up) and not faults, "; ".join([text, *faults]))
+
+    return watch("the cluster is healthy", look, timeout_s)
