@@ -215,7 +215,8 @@ unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements f
 unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches directory_check
     findings folders partition_check segment_check
 unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
-unit/kraftrio/testing/test_cluster: kraftrio/testing/ contents node_process node_settings
+unit/kraftrio/testing/test_cluster: kraftrio/testing/ cluster_node contents node_process
+    node_settings
 unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ request_faults subjects waiting
     world_faults
 unit/kraftrio/testing/test_kafka_world: clients/ surroundings

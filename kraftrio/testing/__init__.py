@@ -11,12 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kraftrio.testing import checks as checks
     from kraftrio.testing.cluster import KafkaBroker as KafkaBroker
     from kraftrio.testing.cluster import KafkaCluster as KafkaCluster
     from kraftrio.testing.kafka_world import KafkaWorld as KafkaWorld
     from kraftrio.testing.waiting import WaitTimedOut as WaitTimedOut
 
-__all__ = ["KafkaBroker", "KafkaCluster", "KafkaWorld", "WaitTimedOut"]
+__all__ = ["KafkaBroker", "KafkaCluster", "KafkaWorld", "WaitTimedOut", "checks"]
 
 _HOMES = {
     "KafkaBroker": "kraftrio.testing.cluster",
@@ -27,6 +28,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "checks":
+        return import_module("kraftrio.testing.checks")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -23,6 +23,7 @@ from kraftrio.clients.admin.types import GroupDescription
 from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
+from kraftrio.testing.cluster_node import ClusterNode
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
@@ -277,6 +278,26 @@ class KafkaCluster:
     def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
         running, loop = self._started()
         return Wait(what, lambda: running.look(look), timeout_s, loop)
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def node(self, node_id: int) -> ClusterNode:
+        """A node, to be killed, stopped and started again.
+
+        Raises:
+            ValueError: there is no such node, or not in this process.
+        """
+        running, loop = self._started()
+        if not isinstance(running.nodes, LocalNodes):
+            raise ValueError(
+                "nodes in a process of their own end together: make the cluster with"
+                " in_process=True to kill one of them"
+            )
+        by_id = running.nodes.by_id
+        if node_id not in by_id:
+            known = ", ".join(map(str, by_id))
+            raise ValueError(f"there is no node {node_id}: the nodes are {known}")
+        return ClusterNode(by_id[node_id], running.nursery, loop)
 
     # -- all of it --------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ async def test_waiting_from_trio_and_plain_code(kafka_broker: KafkaBroker) -> No
     assert kafka_broker.group("billing").empty().wait() == "Empty with 0 members: nobody"
     assert kafka_broker.healthy().wait() == "brokers 1 of 1"
     with pytest.raises(WaitTimedOut, match=r"orders-0 has high watermark 2, leader 1, ISR 1"):
-        kafka_broker.partition("orders").high_watermark(3, timeout_s=0.05).wait()
+        kafka_broker.partition("orders").high_watermark(3, timeout_s=1).wait()
     with pytest.warns(RuntimeWarning, match="nobody waited until the cluster is healthy"):
         kafka_broker.healthy()
 
@@ -143,12 +143,37 @@ def test_a_cluster_replicates(kafka_cluster: KafkaCluster, tmp_path: Path) -> No
     assert len(kafka_cluster.bootstrap_servers.split(",")) == 3
 
 
+@pytest.mark.kafka(scope="function", brokers=3)
+def test_a_node_is_killed(kafka_cluster: KafkaCluster) -> None:
+    """Another one leads, and nothing that was acknowledged is lost."""
+    kafka_cluster.produce("orders", "one")
+    leader = kafka_cluster.topics["orders"].partitions[0].leader_id
+    node = kafka_cluster.node(leader)
+    node.kill()
+    with pytest.raises(WaitTimedOut, match=f"node {leader} does not run"):
+        kafka_cluster.healthy(timeout_s=1).wait()
+    with pytest.raises(ValueError, match=f"node {leader} cannot be stopped, it does not run"):
+        node.stop()
+    kafka_cluster.produce("orders", "two")
+    assert kafka_cluster.topics["orders"].partitions[0].leader_id != leader
+    node.start()
+    with pytest.raises(ValueError, match=f"node {leader} runs already"):
+        node.start()
+    kafka_cluster.healthy(timeout_s=60).wait()
+    assert [record.value for record in kafka_cluster.records("orders")] == [b"one", b"two"]
+    with pytest.raises(ValueError, match="there is no node 9: the nodes are 1, 2, 3"):
+        kafka_cluster.node(9)
+
+
 def test_a_broker_in_a_process_of_its_own(tmp_path: Path) -> None:
     """It keeps what is in its folder, and says why it cannot start."""
     with KafkaBroker(folder=tmp_path, in_process=False) as broker:
         broker.produce("orders", "one")
+        with pytest.raises(ValueError, match="in_process=True to kill one of them"):
+            broker.node(1)
     with KafkaBroker(folder=tmp_path) as broker:
         assert [record.value for record in broker.records("orders")] == [b"one"]
+        assert broker.node(1).is_running
     with pytest.raises(RuntimeError, match="the brokers' process ended with status 2"):
         KafkaBroker(config={"log.segment.bytes": "x"}, in_process=False).start()
 
