@@ -2,7 +2,8 @@
 
 Rules:
 1. Time stands still while anything can run, and jumps when nothing can: a session time-out of 45 s
-   takes milliseconds. `time.time()` is the world's, too, as long as it runs.
+   takes milliseconds. `time.time()` is the world's, too, in the
+   thread that runs it.
 2. One seed decides all chance: the run of a seed is the same each time.
 3. Clients of `kraftrio` that are made in the world are in its network, without being told: the
    program under test is run as it is.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -129,7 +131,11 @@ class KafkaWorld:
 
     @contextmanager
     def _wall_clock(self) -> Iterator[None]:
+        here, time_ns = threading.get_ident(), time.time_ns
+
         def wall_ns() -> int:
+            if threading.get_ident() != here:
+                return time_ns()
             return START_WALL_MS * 1_000_000 + int((self._world.now_s + self._moved_s) * 1e9)
 
         with (

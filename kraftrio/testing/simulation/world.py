@@ -24,6 +24,7 @@ import logging
 import math
 import random
 import sys
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -323,12 +324,25 @@ class World:
         return trio_run.GLOBAL_RUN_CONTEXT.runner
 
 
+class _ChanceOfThread:
+    """Trio's generator: a world's in the thread that runs it, as before in all others."""
+
+    def __init__(self, rng: random.Random, elsewhere: random.Random) -> None:
+        self._rng = rng
+        self._elsewhere = elsewhere
+        self._thread_id = threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        here = threading.get_ident() == self._thread_id
+        return getattr(self._rng if here else self._elsewhere, name)
+
+
 @contextmanager
 def seeded_scheduling(rng: random.Random) -> Iterator[None]:
-    """Let the generator decide in which order Trio runs what can run."""
+    """Let the generator decide in which order Trio runs what can run, in this thread."""
     module: Any = trio_run
     before = module._r, module._ALLOW_DETERMINISTIC_SCHEDULING
-    module._r, module._ALLOW_DETERMINISTIC_SCHEDULING = rng, True
+    module._r, module._ALLOW_DETERMINISTIC_SCHEDULING = _ChanceOfThread(rng, before[0]), True
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from kraftrio import Consumer, Producer, TopicPartition
-from kraftrio.testing import KafkaWorld, WaitTimedOut
+from kraftrio.testing import KafkaBroker, KafkaWorld, WaitTimedOut
 
 DAY_S = 86_400
 
@@ -92,6 +92,8 @@ async def test_a_week_passes(kafka_world: KafkaWorld) -> None:
 
 
 def test_a_seed_is_one_history() -> None:
+    """Also while a broker with real sockets runs beside it, for which time goes on."""
+
     async def produce() -> str:
         async with Producer(world.bootstrap_servers) as producer:
             for number in range(20):
@@ -101,7 +103,10 @@ def test_a_seed_is_one_history() -> None:
     stories = []
     for seed in (1, 1, 2):
         world = KafkaWorld(seed, brokers=1)
-        stories.append(world.run(produce))
+        with KafkaBroker() as broker:
+            stories.append(world.run(produce))
+            (sent,) = broker.produce("orders", "one")
+            assert abs(sent.timestamp / 1000 - time.time()) < 60
     assert stories[0] == stories[1] != stories[2]
 
 
