@@ -34,7 +34,8 @@ WRONG_IMPORTS = {
     "testing": [
         "testing.cluster -> testing.plugin",
         "testing.kafka_world -> testing.cluster",
-        "testing.subjects -> testing.kafka_world",
+        "testing.story -> testing.kafka_world",
+        "testing.subjects -> testing.story",
         "testing.waiting -> testing.subjects",
         "testing.contents -> testing.waiting",
         "testing.loop_thread -> testing.contents",

@@ -37,6 +37,7 @@ from kraftrio.testing.request_faults import RequestFaults
 from kraftrio.testing.simulation.cluster import Cluster, Shape
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import START_WALL_MS, World
+from kraftrio.testing.story import aligned, events_of
 from kraftrio.testing.subjects import (
     DEFAULT_TIMEOUT_S,
     Group,
@@ -190,8 +191,8 @@ class KafkaWorld:
         Args:
             packets: with the bytes and connections of the network, too.
         """
-        lines = self._world.trace.newest
-        return "\n".join(line for line in lines if packets or line[12:15] != "net")
+        events = events_of(self._world.trace.newest)
+        return aligned(event for event in events if packets or event.who != "net")
 
     # -- what is in it ----------------------------------------------------------------------------
 

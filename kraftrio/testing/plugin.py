@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
@@ -34,6 +35,7 @@ _FAULTS_MARK = (
     "kafka_faults(seeds=20): play a test that takes kafka_world so many times, each time under"
     " other faults"
 )
+_STORY = "kafka_story"
 _STORY_LINES = 80
 _SCOPES = ("function", "module", "session")
 
@@ -69,6 +71,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="look for the fewest faults with which a test marked kafka_faults fails",
     )
+    group.addoption(
+        "--kafka-report", metavar="FILE", help="write the stories of runs in kafka_world as HTML"
+    )
     group.addoption("--kafka-scope", choices=_SCOPES, default=None, help=text)
     parser.addini("kafka_scope", text, default="function")
 
@@ -77,6 +82,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and look at the setting."""
     config.addinivalue_line("markers", _MARK)
     config.addinivalue_line("markers", _FAULTS_MARK)
+    path = config.getoption("--kafka-report")
+    if path is not None and not hasattr(config, "workerinput"):  # no worker of pytest-xdist
+        config.pluginmanager.register(_Report(path), "kafka-report")
     scope = config.getini("kafka_scope")
     if scope not in _SCOPES:
         raise pytest.UsageError(f"kafka_scope is {scope!r}: wanted is function, module or session")
@@ -281,7 +289,32 @@ def pytest_runtest_makereport(
     """Show the story of the run of a test that failed in a world."""
     report = yield
     world = getattr(item, "funcargs", {}).get("kafka_world")
-    if world is not None and report.when == "call" and report.failed:
-        lines = world.story().splitlines()
-        report.sections.append(("story of the run", "\n".join(lines[-_STORY_LINES:])))
+    if world is None or report.when != "call":
+        return report
+    story = world.story()
+    if report.failed:
+        report.sections.append(("story of the run", "\n".join(story.splitlines()[-_STORY_LINES:])))
+    if item.config.getoption("--kafka-report"):
+        report.user_properties.append((_STORY, story))  # which xdist hands on
     return report
+
+
+class _Report:
+    """Gathers stories, and writes the page at the end."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._stories: list[tuple[str, str, str]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._stories += [
+            (report.nodeid, report.outcome, str(text))
+            for name, text in report.user_properties
+            if report.when == "call" and name == _STORY
+        ]
+
+    def pytest_sessionfinish(self) -> None:
+        from kraftrio.testing.story import page
+
+        self._stories.sort(key=lambda story: story[1] != "failed")
+        self._path.write_text(page(self._stories), encoding="utf-8")

@@ -46,18 +46,22 @@ def test_disk(kafka_broker): ...
 """
 
 
-def _examples() -> str:
-    """The examples of the documentation."""
-    pages = sorted((ROOT / "docs" / "testing").glob("*.md"))
+def _examples() -> dict[str, str]:
+    """The examples of the documentation, by page."""
     blocks = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    return "\n".join("\n".join(blocks.findall(page.read_text())) for page in pages)
+    return {
+        f"test_{page.stem.replace('-', '_')}": "\n".join(blocks.findall(page.read_text()))
+        for page in sorted((ROOT / "docs" / "testing").glob("*.md"))
+    }
 
 
 def test_a_project(pytester: pytest.Pytester) -> None:
     """Shared brokers are empty for each test; what a wrong mark should be is said in a sentence."""
-    pytester.makepyfile(test_project=_PROJECT, test_pages=_examples())
+    examples = _examples()
+    pytester.makepyfile(test_project=_PROJECT, **examples)
+    passed = 5 + sum(text.count("def test_") for text in examples.values())
     result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", "--strict-markers")
-    result.assert_outcomes(passed=5 + _examples().count("def test_"), errors=4)
+    result.assert_outcomes(passed=passed, errors=4)
     result.stdout.fnmatch_lines_random(
         [
             "*(scope='week'): wanted is function, module or session*",
@@ -91,7 +95,9 @@ async def test_wrong_mark(kafka_world): ...
 def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
     """A producer without idempotence writes twice what was not answered: one fault shows it."""
     pytester.makepyfile(_DUPLICATES)
-    result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", "--kafka-shrink")
+    result = pytester.runpytest_subprocess(
+        "-p", "kraftrio.testing.plugin", "--kafka-shrink", "--kafka-report", "stories.html"
+    )
     result.assert_outcomes(failed=2)
     result.stdout.re_match_lines(
         [
@@ -101,4 +107,7 @@ def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
             r".*story of the run.*",
         ]
     )
+    stories = (pytester.path / "stories.html").read_text()
+    assert "test_each_order_is_there_once: failed</h2>" in stories
+    assert "<tr class=fault>" in stories
     result.stdout.fnmatch_lines(["*takes seeds=N, how often to play the test*"])
