@@ -38,7 +38,10 @@ TOURS = [
 # Pages that are not played, with the reason.
 NOT_PLAYED = {
     "install.md": "a dependency of another program is no command",
-    "testing/index.md": "its programs are tests, of which the plugin has its own",
+    **dict.fromkeys(
+        ("testing/index.md", "testing/tutorial.md", "testing/virtual-time.md"),
+        "its programs are tests, which the test of the plugin plays",
+    ),
 }
 
 
