@@ -43,6 +43,14 @@ def page() -> Iterator[str]:
         ]
         used |= {field.name for field in own}
         yield from _part(client, own)
+    yield from section(
+        "Keys and values",
+        "`Producer(key_serializer=, value_serializer=)` make bytes of keys and values;\n"
+        "`Consumer(key_deserializer=, value_deserializer=)` and `ShareConsumer` make objects of\n"
+        "them again. Any function will do; `json_serializer`, `string_serializer`,\n"
+        "`msgpack_serializer` and the `..._deserializer` beside each are in `kraftrio`. Without\n"
+        "one they are bytes.",
+    )
     assert used == set(known), f"not settings, in client_sheet: {set(known) - used}"
 
 

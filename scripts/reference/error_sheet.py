@@ -72,6 +72,7 @@ PolicyViolationError | Ask for what the cluster's policy allows.
 ProducerFencedError | Close this producer: a newer one has its `transactional_id`.
 RebalanceInProgressError | Nothing: the member joins its group again.
 RecordBatchTooLargeError | Lower `batch_size`, or raise the topic's `segment.bytes`.
+RecordDeserializationError | Correct the deserializer, or go on behind the record: `consumer.skip(error)`.
 RecordTooLargeError | Send smaller records, or raise `max_request_size` and the topic's `max.message.bytes`.
 ResourceNotFoundError | Check the name: no such resource exists.
 RetriableError | Nothing yet: try again later.
@@ -82,6 +83,7 @@ ShareSessionNotFoundError | Nothing: the consumer begins a new session.
 SslAuthenticationError | Give the authority that signed the other's certificate (`ssl_truststore_location`), the name it is for, and a port that speaks TLS: `kraftrio doctor`.
 StaleMemberEpochError | Nothing: the member hears of its epoch by the next heartbeat.
 ThrottlingQuotaExceededError | Wait, or raise the user's `controller_mutation_rate`: `kraftrio quota set`.
+SubscriptionStateError | Call `subscribe` or `assign` first.
 TimedOutError | Try again; if it stays, look why the cluster is slow (`kraftrio doctor`), or allow more time.
 TopicAuthorizationError | Allow the user to read or write the topic: `kraftrio acl allow User:NAME read write --on topic/TOPIC`.
 TopicExistsError | Use the topic that is there, or another name.

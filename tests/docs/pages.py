@@ -36,7 +36,7 @@ from typing import Self
 from tests.conformance.broker_process import free_port_pair
 
 DEFAULT_ADDRESS = "localhost:9092"
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 _BLOCK = re.compile(
     r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL
 )
@@ -173,12 +173,13 @@ class Command:
 class Reader:
     """Somebody who does what pages say; their commands end with the context."""
 
-    def __init__(self, folder: Path, broker: str = "") -> None:
+    def __init__(self, folder: Path, broker: str = "", **environment: str) -> None:
         """Prepare.
 
         Args:
             folder: where files are written and commands run.
             broker: what runs at the default address; empty: nothing does, until the page starts it.
+            environment: variables that commands get beside ours.
         """
         self._folder = folder
         (folder / "mnt").mkdir()
@@ -186,10 +187,14 @@ class Reader:
         self._terminals: dict[str, Command] = {}
         programs = Path(sys.executable).parent
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("KRAFTRIO_")}
-        self._environment = inherited | {
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "COLUMNS": "100",
-        }
+        self._environment = (
+            inherited
+            | environment
+            | {
+                "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+                "COLUMNS": "100",
+            }
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -202,6 +207,10 @@ class Reader:
     ) -> None:
         for command in self._terminals.values():
             command.kill()
+
+    def take(self, path: Path) -> None:
+        """Take a file that comes with a page."""
+        (self._folder / path.name).write_text(self.here(path.read_text()))
 
     def play(self, page: str) -> None:
         """Do what a page says."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.broker_process import Broker, start_broker
+from tests.conformance.broker_process import ApacheBroker, Broker, start_broker
 from tests.docs.pages import Reader, blocks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -22,6 +22,8 @@ WITH_A_BROKER = [
     "operate/service.md",
 ]
 OURS_ALONE = {"operate/service.md"}  # about what Apache Kafka does not have
+
+EXAMPLES = "examples/README.md"
 
 # Pages that start what they use: each tour goes on where its last page ended.
 TOURS = [
@@ -61,6 +63,15 @@ def test_page(name: str, broker: Broker, tmp_path: Path) -> None:
         reader.play((DOCS / name).read_text())
 
 
+@pytest.mark.parametrize("kind", [Broker, ApacheBroker], ids=lambda kind: kind.kind)
+def test_examples(kind: type[Broker], tmp_path: Path) -> None:
+    """They do the same with ours and with Apache Kafka."""
+    with kind(tmp_path / "broker") as started, Reader(tmp_path, started.address) as reader:
+        for path in sorted((DOCS / "examples").glob("*.py")):
+            reader.take(path)
+        reader.play((DOCS / EXAMPLES).read_text())
+
+
 @pytest.mark.timeout(300)  # nodes are restarted one by one, beside other tests
 @pytest.mark.parametrize("names", TOURS, ids=lambda names: names[0])
 def test_tour(names: list[str], tmp_path: Path) -> None:
@@ -70,7 +81,7 @@ def test_tour(names: list[str], tmp_path: Path) -> None:
 
 
 def test_each_page_is_played() -> None:
-    played = {*WITH_A_BROKER, *NOT_PLAYED}.union(*TOURS)
+    played = {*WITH_A_BROKER, EXAMPLES, *NOT_PLAYED}.union(*TOURS)
     for path in DOCS.rglob("*.md"):
         name = str(path.relative_to(DOCS))
         if name not in played and not name.startswith(("changes/", "reference/")):
