@@ -69,6 +69,23 @@ def test_records_whose_lock_is_over_are_not_handed_over() -> None:
     assert holding(2, locked_until_s=10.0).next_batch(10.0) is None
 
 
+def test_what_did_not_reach_the_program_comes_again() -> None:
+    """Put back, it is not in hand: it is neither accepted nor released, and comes next."""
+    in_hand = holding(3, 2)
+    assert taken(in_hand).offset == 0
+    in_hand.finish()
+    in_hand.put_back_record(taken(in_hand))
+    in_hand.finish()
+    assert sent(in_hand) == {0: ACCEPT}
+    assert taken(in_hand).offset == 1
+    in_hand.finish()
+    in_hand.put_back(in_hand.next_batches(0, 10))
+    in_hand.finish()
+    assert sent(in_hand) == {1: ACCEPT}
+    again = in_hand.next_batches(0, 10)
+    assert [[each.offset for each in batch] for batch in again] == [[2], [3, 4]]
+
+
 def test_something_has_to_be_said_of_each_record() -> None:
     """With explicit acknowledgements; the next call is possible once it was."""
     in_hand = holding(4, explicit=True)
