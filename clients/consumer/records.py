@@ -25,12 +25,14 @@ from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.messages.data import AbortedTransaction
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
     Compression,
     Record,
     TimestampType,
     iter_headers,
     iter_records,
+    records_data,
     verify_crc,
 )
 from kraftrio.wire.records.rows import batch_rows
@@ -206,6 +208,17 @@ class ConsumerBatch(Generic[K, V]):
             last = self.next_offset - self._header.base_offset
             return values[first:last]
         return [record.value for record in self.records()]
+
+    def may_contain(self, part: bytes) -> bool:
+        """Tell whether a key, value or header of the whole batch may have these bytes within.
+
+        False is certain, and is found without an object for each record. The bytes are those that
+        were sent, before any deserializer.
+
+        Raises:
+            KafkaError: the records cannot be decompressed.
+        """
+        return part in records_data(self._buffer, self._header, DEFAULT_MAX_DECOMPRESSED_BYTES)
 
     def starting_at(self, offset: int) -> ConsumerBatch[K, V]:
         """Return what is left of the batch from an offset on."""

@@ -100,6 +100,17 @@ def test_a_batch_tells_of_itself_undecoded() -> None:
     assert found.rows()[0] == Record(10, 1_000, b"k10", b"v10", ())
 
 
+def test_bytes_that_a_batch_may_contain() -> None:
+    """What is in it, compressed or not; a part answers for the whole."""
+    for compression in (Compression.NONE, Compression.ZSTD):
+        two = batch(10, compression=compression) + batch(20, compression=compression)
+        first, second = split(two).batches
+        assert first.may_contain(b"v11")
+        assert not first.may_contain(b"v21")
+        assert second.may_contain(b"k2")
+        assert first.starting_at(12).may_contain(b"v11")
+
+
 def test_values_of_parts() -> None:
     """Nothing but values is decoded, whichever part of a batch is asked."""
     found = only(batch(10, 5), 11)
