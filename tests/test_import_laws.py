@@ -58,6 +58,7 @@ WRONG_IMPORTS = {
         "kraft_meta.metadata.image -> kraft_meta.raft.messages",
     ],
     "clients-inside": [
+        "clients.cli.session -> clients.console.settings",
         "clients.spark.source -> clients.pipeline.cli",
         "clients.producer.producer -> clients.cli.output",
         "clients.consumer.consumer -> clients.spark.source",
@@ -75,6 +76,16 @@ WRONG_IMPORTS = {
         "clients.cli.partitions -> clients.cli.session",
         "clients.cli.output -> clients.cli.partitions",
         "clients.cli.failures -> clients.cli.output",
+    ],
+    "console": [
+        "clients.console.extra -> clients.console.command",
+        "clients.console.server -> clients.console.extra",
+        "clients.console.app -> clients.console.server",
+        "clients.console.pages.view -> clients.console.app",
+        "clients.console.guard -> clients.console.pages.view",
+        "clients.console.console -> clients.console.guard",
+        "clients.console.history.sampler -> clients.console.console",
+        "clients.console.settings -> clients.console.records.query",
     ],
     "broker": [
         "broker.api.configs -> broker.node.node",

@@ -45,6 +45,11 @@ sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
 sim/test_world: kraftrio/testing/simulation/ cluster incarnation world
 integration/test_asyncio: clients/aio/ admin consumer producer share
+unit/clients/console/test_app: clients/console/ console settings
+unit/clients/console/test_app: clients/console/history/ sampler
+unit/clients/console/test_app: clients/console/pages/ configs groups overview produce records topics
+unit/clients/console/test_app: clients/console/records/ reading
+unit/clients/console/test_command: clients/console/ extra
 sim/test_scenarios: broker/node/wiring/ broker_handlers coordination replication services
     share_groups
 sim/test_scenarios: broker/node/ broker_role context controller_role node

@@ -41,6 +41,7 @@ _DEFAULT_TIMEOUT_S = 30.0
 
 K = TypeVar("K")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +95,23 @@ def doctor_hint(target: Target) -> str:
     return f"'kraftrio doctor --bootstrap-server {target.servers}' looks into it"
 
 
-def cluster_command(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a function that takes a session a command's callback, with the options all have."""
-
-    @click.option(
+def target_options(callback: F) -> F:
+    """Give a command's callback the options that say which cluster is meant."""
+    config = click.option(
+        "--config", "config_file", metavar="FILE", help="A Java client's properties file."
+    )
+    servers = click.option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
         help=f"Brokers to begin with (default: {BOOTSTRAP_VARIABLE}, else localhost:9092).",
     )
-    @click.option(
-        "--config", "config_file", metavar="FILE", help="A Java client's properties file."
-    )
+    return servers(config(callback))
+
+
+def cluster_command(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a function that takes a session a command's callback, with the options all have."""
+
+    @target_options
     @click.option(
         "--timeout",
         "timeout_s",

@@ -43,6 +43,7 @@ ENTRIES = {
     "doctor": Entry(
         f"{_CLIENTS}.doctor.commands:doctor", "Why this machine cannot use that cluster."
     ),
+    "console": Entry("kraftrio.clients.console.command:console", "A cluster in a browser."),
     "perf": Entry(f"{_CLIENTS}.perf.commands:perf", "How fast a cluster is."),
     "log": Entry("kraftrio.commands.logs:log", "Log directories: verify, stats, dump."),
     "test-broker": Entry(

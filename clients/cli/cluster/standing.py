@@ -16,24 +16,35 @@ from kraftrio.clients.admin.types import (
     QuorumReplica,
 )
 from kraftrio.clients.cli.output import Row
-from kraftrio.clients.cli.partitions import describe_topics
+from kraftrio.clients.errors import KafkaClientError, UnknownTopicOrPartitionError
 from kraftrio.clients.metadata import TopicMetadata
 
 
 async def all_topics(admin: Admin) -> dict[str, TopicMetadata]:
-    """Return the topics that there are, Kafka's own, too."""
-    return await describe_topics(admin, await admin.list_topics(list_internal=True))
+    """Return the topics that there are, Kafka's own, too; those deleted meanwhile are left out."""
+    names = await admin.list_topics(list_internal=True)
+    if not names:
+        return {}
+    found = await admin.describe_topics(names, raise_errors=False)
+    return {name: found[name] for name in names if not _is_gone(found.errors.get(name))}
 
 
 async def least_isrs(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     """Return min.insync.replicas by topic."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-    found = await admin.describe_configs(resources) if resources else {}
-    return {
-        resource.name: int(entries["min.insync.replicas"].value or 1)
-        for resource, entries in found.items()
-        if "min.insync.replicas" in entries
+    if not resources:
+        return {}
+    found = await admin.describe_configs(resources, raise_errors=False)
+    settings = {
+        resource.name: found[resource].get("min.insync.replicas")
+        for resource in resources
+        if not _is_gone(found.errors.get(resource))
     }
+    return {name: int(entry.value or 1) for name, entry in settings.items() if entry is not None}
+
+
+def _is_gone(error: KafkaClientError | None) -> bool:
+    return isinstance(error, UnknownTopicOrPartitionError)
 
 
 def broker_rows(cluster: ClusterDescription, topics: Mapping[str, TopicMetadata]) -> list[Row]:

@@ -23,6 +23,7 @@ from kraftrio.clients.cli.perf.commands import perf
 from kraftrio.clients.cli.records.commands import consume, produce
 from kraftrio.clients.cli.topics.commands import topic
 from kraftrio.clients.cli.transactions.commands import transaction
+from kraftrio.clients.console.command import console
 from tests.conformance.broker_process import Broker, start_broker
 from tests.conformance.cli.transcripts import play, read_steps
 
@@ -39,6 +40,7 @@ COMMANDS = {
     "cluster health": health,
     "cluster quorum": quorum,
     "config": config,
+    "console": console,
     "consume": consume,
     "doctor": doctor,
     "group": group,

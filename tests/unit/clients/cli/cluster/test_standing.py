@@ -18,6 +18,7 @@ def test_brokers_topics_and_what_these_demand() -> None:
             assert {"t", "u"} <= topics.keys()
             assert await least_isrs(admin, ["t", "u"]) == {"t": 2, "u": 1}
             assert await least_isrs(admin, []) == {}
+            assert await least_isrs(admin, ["t", "deleted"]) == {"t": 2}
             cluster = await admin.describe_cluster()
         rows = broker_rows(cluster, topics)
         partitions = sum(len(topic.partitions) for topic in topics.values())

@@ -1,0 +1,1 @@
+"""The console: a cluster, ours or Apache Kafka's, as pages in a browser."""

@@ -1,0 +1,1 @@
+"""What a cluster was like during the last half hour: samples, figures over time, charts."""

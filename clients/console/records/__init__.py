@@ -1,0 +1,1 @@
+"""Records of a topic: read, searched among, and made readable."""
