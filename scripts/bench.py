@@ -303,7 +303,7 @@ MODES = {
     "reads": ("bench_reads:measure_reads", "a log in memory, and from the disk"),
     "requests": ("bench_requests:measure_requests", "what one small request costs"),
     "acls": ("bench_acls:measure_acls", "small requests under 10,000 ACLs"),
-    "metrics": ("bench_metrics:measure_metrics", "with metrics that are scraped, and without"),
+    "metrics": ("bench_metrics:measure_metrics", "looked at by metrics and console, and not"),
     "transactions": ("bench_transactions:measure_transactions", "commit by commit, and many"),
     "groups": ("bench_groups:measure_groups", "5,000 members of each protocol"),
     "crowd": ("bench_crowd:measure_crowd", "beside slow and hostile clients"),

@@ -1,9 +1,10 @@
-"""What metrics cost: requests to a broker that is scraped, and to one without a metrics listener.
+"""What metrics and console cost: requests to brokers that are looked at, and to one that is not.
 
 Called by `bench.py --metrics`, for this broker alone. Measured is the processor time of the broker
-per request, as in `bench_requests`, and of batches per record. The two are asked by turns, so that
-both meet the same moments of the machine. Scrapes come between turns and are measured apart; what
-they cost is added as if one came every five seconds, to a broker that is busy all the time.
+per request, as in `bench_requests`, and of batches per record. They are asked by turns, so that all
+meet the same moments of the machine. Scrapes, and pages of the console, come between turns and are
+measured apart; what they cost is added as if one came every five seconds, to a broker that is busy
+all the time. What the console itself asks the broker every two seconds falls into the turns.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _SCRAPE_EVERY_S = 5.0  # Prometheus comes every 15 s or less often
 class _Asked:
     broker: RunningBroker
     client: WireClient
-    metrics_url: str | None
+    urls: tuple[str, ...]
 
     def scrape_s(self) -> float:
-        """Processor time of a scrape; 0: nobody scrapes."""
-        if self.metrics_url is None:
+        """Processor time of a scrape, and of a page of the console; 0: nobody looks."""
+        if not self.urls:
             return 0.0
         began_s = self.broker.cpu_s()
-        for _ in range(_SCRAPES):
-            with urllib.request.urlopen(self.metrics_url, timeout=30) as page:
+        for url in self.urls * _SCRAPES:
+            with urllib.request.urlopen(url, timeout=30) as page:
                 assert page.read()
         return (self.broker.cpu_s() - began_s) / _SCRAPES
 
@@ -56,15 +57,17 @@ def measure_metrics(kind: str, scale: float, metrics: Metrics) -> None:
     if kind != "kraftrio":
         return
     with ExitStack() as stack:
-        address = f"127.0.0.1:{free_ports(1)}"
+        port = free_ports(3)
+        first, second, third = (f"127.0.0.1:{port + number}" for number in range(3))
         asked = {
-            "without": _start(stack, kind, None),
-            "with metrics": _start(stack, kind, address),
+            "without": _start(stack, kind),
+            "with metrics": _start(stack, kind, first),
+            "with metrics and console": _start(stack, kind, second, third),
         }
         time.sleep(2)
         for name, frame, count, records in _loads():
             costs: dict[str, list[float]] = {which: [] for which in asked}
-            scrapes: list[float] = []
+            scrapes: dict[str, list[float]] = {which: [] for which in list(asked)[1:]}
             for one in asked.values():
                 ask(one.client, frame * _PIPELINED, _PIPELINED)
             for turn in range(_TURNS):
@@ -73,24 +76,29 @@ def measure_metrics(kind: str, scale: float, metrics: Metrics) -> None:
                     turns = max(1, int(count * scale) // _PIPELINED)
                     cost = cost_us(one.client, one.broker, frame * _PIPELINED, _PIPELINED, turns)
                     scrape_s = one.scrape_s()
-                    scrapes.append(scrape_s)
+                    if which in scrapes:
+                        scrapes[which].append(scrape_s)
                     costs[which].append(cost / records * (1 + scrape_s / _SCRAPE_EVERY_S))
             medians = {which: median(values) for which, values in costs.items()}
             for which, cost in medians.items():
                 metrics.add(f"{name}, {which}, broker CPU us", cost)
-            metrics.add(f"{name}, with / without", medians["with metrics"] / medians["without"])
-            metrics.add("a scrape, broker CPU ms", sum(scrapes) / _TURNS * 1000)
+            for which in list(medians)[1:]:
+                metrics.add(f"{name}, {which} / without", medians[which] / medians["without"])
+            for which, values in scrapes.items():
+                metrics.add(f"a look {which}, broker CPU ms", sum(values) / _TURNS * 1000)
 
 
-def _start(stack: ExitStack, kind: str, address: str | None) -> _Asked:
-    settings = () if address is None else (f"metrics.listener={address}",)
+def _start(stack: ExitStack, kind: str, metrics: str = "", console: str = "") -> _Asked:
+    settings = [f"metrics.listener={metrics}", f"console.listener={console}"]
     broker = stack.enter_context(running(kind, Metrics(), settings))
     host, port = broker.address.split(":")
     client = stack.enter_context(WireClient((host, int(port))))
     client.create_topic(TOPIC, 3)
     for number in range(_OTHER_TOPICS):
         client.create_topic(f"other-{number}", 3)
-    return _Asked(broker, client, None if address is None else f"http://{address}/metrics")
+    urls = [f"http://{metrics}/metrics"] if metrics else []
+    urls += [f"http://{console}/"] if console else []
+    return _Asked(broker, client, tuple(urls))
 
 
 def _loads() -> Iterator[tuple[str, bytes, int, int]]:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("base", "net", "kraft_meta", "broker")
+FOLDERS = ("base", "net", "kraft_meta", "broker", "kraftrio/commands")
 _LEVELS = {"info": "INFO", "warning": "WARN", "error": "ERROR", "critical": "FATAL"}
 
 # text | meaning | remedy (- : none is needed)
 SHEET = """\
 starting | The node begins to start: its release, Python, id, roles and the settings made; secrets are not shown. | -
 started | Clients are served. | -
+console served | Browsers find the console at this URL. | -
+console cannot be served | The node goes on without it; the reason follows. | Correct console.client.config, or the files that it names.
 stopping at once | A second signal ended the node without a clean stop. | The next start recovers its logs.
 stopping | A signal asks for a graceful stop. | -
 stopped: | The node ended by itself; the reason follows. | See the reason: a disk, or the controller's refusal.

@@ -314,6 +314,10 @@ class BrokerProperties:
     telemetry_max_bytes: int
     metrics_listener: HostPort | None
     metrics_max_series: int
+    console_listener: HostPort | None
+    console_writable: bool
+    console_allowed_hosts: list[str]
+    console_client_config: str
     slow_request_ms: int
     event_loop_stall_ms: int
     log_dirs_free_bytes_warning: int

@@ -239,6 +239,11 @@ def _check_roles(config: Settings) -> None:
                 f"listeners has {config.controller_listeners[0].name}, a listener of the "
                 f"controller: remove it, since process.roles is broker"
             )
+    elif config.value("console.listener"):
+        raise PropertyError(
+            "console.listener is set, but process.roles has no broker: the console is served beside"
+            " one"
+        )
     elif config.broker_listeners:
         raise PropertyError(
             f"listeners has {config.broker_listeners[0].name}: with process.roles=controller all "

@@ -156,8 +156,8 @@ class BrokerConfig(BrokerProperties):
         self._resolve_log()
         self._resolve_listeners()
         self._resolve_quorum()
-        address = str(self.values["metrics.listener"] or "")
-        self.metrics_listener = parse_host_port("metrics.listener", address) if address else None
+        self.metrics_listener = self._address("metrics.listener")
+        self.console_listener = self._address("console.listener")
         check_config(self)
         defaults = {key.name: key.default for key in BROKER_KEYS.values()}
         self.warnings.extend(check_supported(self, defaults))
@@ -218,6 +218,10 @@ class BrokerConfig(BrokerProperties):
         """What the broker registers for its clients."""
         names = self.controller_listener_names
         return [one for one in self.advertised_listeners if one.name not in names]
+
+    def _address(self, name: str) -> HostPort | None:
+        text = str(self.values[name] or "")
+        return parse_host_port(name, text) if text else None
 
     def _resolve_identity(self) -> None:
         if "node.id" not in self.originals and "broker.id" in self.originals:

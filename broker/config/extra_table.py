@@ -44,6 +44,14 @@ metrics.listener | string | | | medium
     Where /metrics, /health and /ready are served, as host:port; empty: nowhere.
 metrics.max.series | int | 2000 | 1.. | low
     Most series of one metric (topics, partitions, groups); the others are not shown.
+console.listener | string | | | medium
+    Where browsers find the console, as host:port (see kraftrio console --help); empty: nowhere.
+console.writable | boolean | false | | medium
+    Whether visitors of the console may write records and reset groups.
+console.allowed.hosts | list | | | low
+    Names that browsers may call the console by, besides localhost, addresses and its host.
+console.client.config | string | | | medium
+    A Java client's properties file for the console: how it gets in where listeners are secured.
 slow.request.ms | long | 1000 | 0.. | medium | cluster
     A request that takes longer is logged, with where its time went; 0: none is.
 event.loop.stall.ms | int | 500 | 0.. | low

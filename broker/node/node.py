@@ -24,7 +24,8 @@ import math
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 import trio
 
@@ -80,9 +81,17 @@ _METADATA_ERRORS = (
     CommittedRecordsError,
     ClusterIdError,
 )
+Companion: TypeAlias = Callable[[Mapping[str, str]], Awaitable[None]]
+"""What runs beside a broker that serves, until it is asked to stop.
+
+It is a client like others: it gets the addresses of the listeners by their security protocols.
+"""
+
 _EXIT_BY_SECOND_SIGNAL = 1
 _HAND_OVER_MS = 1000
 EXIT_FAILED = 1
+
+_EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 class Node:
@@ -91,6 +100,7 @@ class Node:
     Args:
         announce: prints the ready line.
         first_credentials: what the first users get, if this node leads a new cluster first.
+        companion: runs beside its broker.
 
     Raises:
         StartError: its storage cannot be used.
@@ -102,8 +112,10 @@ class Node:
         environment: Environment,
         announce: Callable[[str], None],
         first_credentials: tuple[UserScramCredentialRecord, ...] = (),
+        companion: Companion | None = None,
     ) -> None:
         self._config = config
+        self._companion = companion
         self._first_credentials = first_credentials
         self._environment = environment
         self._announce = announce
@@ -111,7 +123,7 @@ class Node:
         self._dynamic = DynamicConfig(config, _log.warning)
         self._security = NodeSecurity(self._dynamic, environment)
         self._storage = NodeStorage(config, environment)
-        self._is_serving = False
+        self._serving = trio.Event()
         self._peers = self._make_peers()
         self._quorum = self._make_quorum()
         self._quorum.subscribe(self._on_metadata)
@@ -216,6 +228,7 @@ class Node:
             for_controller = [one for one in sockets if one[0].name in controller_names]
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._observation.run, metrics_socket, stopping)
+                nursery.start_soon(self._run_companion, for_broker, stopping)
                 with trio.CancelScope() as starting:
                     nursery.start_soon(cancel_when, stopping, starting)
                     await self._start(nursery, for_broker, for_controller)
@@ -286,14 +299,28 @@ class Node:
         except* _METADATA_ERRORS as group:
             directory = self._storage.metadata_directory
             error = innermost(group)
-            kind = NodeError if self._is_serving else StartError
+            kind = NodeError if self._serving.is_set() else StartError
             text = f"the metadata log in {directory} failed: {reason(error)}"
             if isinstance(error, ClusterIdError):
                 text = str(error).replace("the metadata log", f"the metadata log in {directory}")
             raise kind(text) from error
 
+    async def _run_companion(self, sockets: list[BoundListener], stopping: trio.Event) -> None:
+        if self._companion is None:
+            return
+        await self._serving.wait()
+        addresses: dict[str, str] = {}
+        for listener, sock in sockets:
+            host = listener.host if listener.host not in _EVERYWHERE else "localhost"
+            address = address_text(host, sock.getsockname()[1])
+            addresses.setdefault(listener.protocol, address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cancel_when, stopping, nursery.cancel_scope)
+            await self._companion(addresses)
+            nursery.cancel_scope.cancel()
+
     def _report_ready(self, sockets: list[BoundListener]) -> None:
-        self._is_serving = True
+        self._serving.set()
         self._observation.serves()
         config = self._config
         listener, sock = sockets[0]
@@ -330,12 +357,15 @@ def _announce(line: str) -> None:
 
 
 def run_until_stopped(
-    config: BrokerConfig, first_credentials: tuple[UserScramCredentialRecord, ...] = ()
+    config: BrokerConfig,
+    first_credentials: tuple[UserScramCredentialRecord, ...] = (),
+    companion: Companion | None = None,
 ) -> int:
     """Run a node in this process until it is stopped, or fails.
 
     Args:
         first_credentials: those of the first users, where the cluster is new.
+        companion: runs beside its broker.
 
     Returns:
         the exit status.
@@ -348,7 +378,7 @@ def run_until_stopped(
     for warning in config.warnings:
         _log.warning("%s", warning)
     environment = Environment(has_threads=True, freeze_objects=LiveObjects().freeze)
-    node = Node(config, environment, _announce, first_credentials)
+    node = Node(config, environment, _announce, first_credentials, companion)
     failure: BaseException | None = None
     try:
         trio.run(node.run)

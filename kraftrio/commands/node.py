@@ -199,7 +199,12 @@ def _start(arguments: argparse.Namespace) -> int:
         _complain(f"cannot read kraftrio.first.users.file: {error}")
         return EXIT_USAGE
     try:
-        return run_until_stopped(config, credentials)
+        companion = None
+        if config.console_listener is not None:
+            from kraftrio.commands.node_console import make_console
+
+            companion = make_console(config, config.console_listener)
+        return run_until_stopped(config, credentials, companion)
     except StartError as error:
         _complain(str(error))
         return EXIT_FAILURE

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kraftrio.broker
+import kraftrio.commands
 import kraftrio.net.sasl
 import kraftrio.net.tls
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig, PropertyError
@@ -27,7 +28,7 @@ from kraftrio.kraft_meta.metadata.records import ConfigRecord
 
 SOURCES = [
     path
-    for package in (kraftrio.broker, kraftrio.net.sasl, kraftrio.net.tls)
+    for package in (kraftrio.broker, kraftrio.commands, kraftrio.net.sasl, kraftrio.net.tls)
     for path in sorted(Path(str(package.__file__)).parent.rglob("*.py"))
 ]
 # They declare or list settings, but use none.
