@@ -218,14 +218,25 @@ def _new_world(item: pytest.Item, seed: int, faults: Sequence[Fault]) -> KafkaWo
     return KafkaWorld(seed, wish.brokers, config=wish.config, faults=faults)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let an async test that takes `kafka_world` run in it, and no other plugin run it."""
-    if not isinstance(item, pytest.Function) or "kafka_world" not in item.fixturenames:
-        return
-    test = item.obj
-    if not inspect.iscoroutinefunction(test):
-        return
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_pycollect_makeitem() -> Generator[None, object, object]:
+    """Let async tests that take `kafka_world` run in it.
 
+    Innermost of all wrappers: those of other plugins, which look for coroutines to run them their
+    way, find none.
+    """
+    made = yield
+    for item in made if isinstance(made, list) else [made]:
+        if (
+            isinstance(item, pytest.Function)
+            and "kafka_world" in item.fixturenames
+            and inspect.iscoroutinefunction(item.obj)
+        ):
+            item.obj = _in_world(item, item.obj)
+    return made
+
+
+def _in_world(item: pytest.Function, test: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(**arguments: Any) -> None:
         mark = item.get_closest_marker("kafka_faults")
@@ -235,7 +246,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             _play_seeds(item, test, arguments, _seeds(item, mark))
 
     run._trio_test_runner_wrapped = True  # type: ignore[attr-defined] # for pytest-trio
-    item.obj = run
+    return run
 
 
 def _seeds(item: pytest.Item, mark: pytest.Mark) -> Sequence[int]:

@@ -11,6 +11,20 @@ ROOT = Path(__file__).resolve().parents[4]
 
 pytest_plugins = ["pytester"]
 
+# As pytest-asyncio does it in its mode "auto": it takes every coroutine for its own.
+_OTHER_PLUGIN = """
+import inspect
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem():
+    made = yield
+    for item in made if isinstance(made, list) else []:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = lambda **_: pytest.fail("run by another plugin")
+    return made
+"""
+
 _PROJECT = """
 import pytest
 seen = []
@@ -58,6 +72,7 @@ def _examples() -> dict[str, str]:
 def test_a_project(pytester: pytest.Pytester) -> None:
     """Shared brokers are empty for each test; what a wrong mark should be is said in a sentence."""
     examples = _examples()
+    pytester.makeconftest(_OTHER_PLUGIN)
     pytester.makepyfile(test_project=_PROJECT, **examples)
     passed = 5 + sum(text.count("def test_") for text in examples.values())
     result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", "--strict-markers")
