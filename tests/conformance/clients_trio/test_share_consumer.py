@@ -19,9 +19,14 @@ from kraftrio import (
     ShareConsumer,
     ShareRecord,
     TopicPartition,
+    json_deserializer,
 )
 from kraftrio.clients.admin.types import AlterConfigOp, ConfigResource, ConfigResourceType
-from kraftrio.errors import GroupNotEmptyError, InvalidRecordStateError
+from kraftrio.errors import (
+    GroupNotEmptyError,
+    InvalidRecordStateError,
+    RecordDeserializationError,
+)
 from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.broker_process import Broker
 from tests.conformance.clients import scenarios
@@ -276,3 +281,28 @@ async def wait_for(ask: Callable[[], Any], condition: Callable[[Any], bool]) -> 
             await trio.sleep(0.05)
         return
     raise AssertionError(f"not in {DEADLINE_S} s: {found}")
+
+
+async def test_records_that_cannot_be_read_are_released(
+    share_groups: Broker, unique_topic: Names, unique_group: Names
+) -> None:
+    """They are raised with where they are; those around them are handed over."""
+    address, topic, group = share_groups.address, unique_topic(), unique_group()
+    await prepare(address, topic, group, 2, partitions=1)
+    async with Producer(address) as producer:
+        await producer.send_and_wait(topic, b"{", key=b"k")
+        await producer.send_and_wait(topic, b"3")
+    seen: list[object] = []
+    failed = []
+    async with ShareConsumer(
+        address, group_id=group, value_deserializer=json_deserializer
+    ) as consumer:
+        await consumer.subscribe(topic)
+        with trio.fail_after(DEADLINE_S):
+            while len(seen) < 3 or len(failed) < 2:  # it is delivered again
+                try:
+                    seen += [record.value for record in await consumer.poll()]
+                except RecordDeserializationError as error:
+                    failed.append((error.topic_partition, error.offset, error.key, error.value))
+    assert sorted(map(str, seen)) == ["0", "1", "3"]
+    assert set(failed) == {(TopicPartition(topic, 0), 2, b"k", b"{")}
