@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
 
+from kraftrio.clients.arguments.values import check_function
 from kraftrio.clients.errors import RecordDeserializationError
 from kraftrio.wire.primitives import TopicPartition
 
@@ -93,16 +94,6 @@ def msgpack_deserializer(data: bytes) -> Any:
     return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
 
 
-def check_callable(name: str, given: object) -> None:
-    """Check a serializer, or a deserializer.
-
-    Raises:
-        TypeError: it is neither None nor callable.
-    """
-    if given is not None and not callable(given):
-        raise TypeError(f"{name} must be a function, such as json.dumps, or None, not {given!r}")
-
-
 class Deserializers:
     """Those of a consumer: None leaves bytes as they are.
 
@@ -111,8 +102,8 @@ class Deserializers:
     """
 
     def __init__(self, key: Deserializer[Any] | None, value: Deserializer[Any] | None) -> None:
-        check_callable("key_deserializer", key)
-        check_callable("value_deserializer", value)
+        check_function("key_deserializer", key)
+        check_function("value_deserializer", value)
         self._key = key
         self._value = value
 

@@ -129,3 +129,13 @@ def config_value(name: str, given: Any) -> str | None:
         f"{name} must be a string, a number, True or False, a timedelta or a list of strings,"
         f" not {given!r}"
     )
+
+
+def check_function(name: str, given: object) -> None:
+    """Check a function of the program's own.
+
+    Raises:
+        TypeError: it is neither None nor can it be called.
+    """
+    if given is not None and not callable(given):
+        raise TypeError(f"{name} must be a function or None, not {given!r}")

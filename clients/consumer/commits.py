@@ -95,15 +95,21 @@ class Commits:
 
     Args:
         on_thrown_out: called when the membership has changed by what the coordinator said.
+        fail: called with what a callback raises.
     """
 
     def __init__(
-        self, offsets: OffsetClient, config: ConsumerConfig, on_thrown_out: Callable[[], None]
+        self,
+        offsets: OffsetClient,
+        config: ConsumerConfig,
+        on_thrown_out: Callable[[], None],
+        fail: Callable[[Exception], None],
     ) -> None:
         self.membership: Standing | None = None  # of a consumer that subscribes
         self._offsets = offsets
         self._config = config
         self._on_thrown_out = on_thrown_out
+        self._fail = fail
         self._jobs: deque[_Commit] = deque()
         self._wake = trio.Event()
         self._idle = trio.Event()
@@ -179,7 +185,10 @@ class Commits:
             job.failure = error
         job.done.set()
         if job.callback is not None:
-            job.callback(job.offsets, job.failure)
+            try:
+                job.callback(job.offsets, job.failure)
+            except Exception as error:  # a program's own function, whose error is the program's
+                self._fail(error)
 
     async def _try_once(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Send it once; again only where the member need not do anything but hear of its epoch."""

@@ -53,7 +53,7 @@ from kraftrio.clients.arguments.times import (
     past_moment_ms,
     timeout_or_default,
 )
-from kraftrio.clients.arguments.values import text, whole_number
+from kraftrio.clients.arguments.values import check_function, text, whole_number
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import describe_client, make_config
@@ -190,7 +190,10 @@ class Consumer(Generic[K, V]):
         offsets = self._offsets = OffsetClient(cluster, config, coordinator, rng)
         positions = self._positions = Positions(cluster, config, partitions, offsets, calls.fail)
         self._commits = Commits(
-            offsets, config, on_thrown_out=lambda: self._subscription.wake_group()
+            offsets,
+            config,
+            on_thrown_out=lambda: self._subscription.wake_group(),
+            fail=calls.fail,
         )
         offsets.reader = self._commits.reader
         self._auto_commit = AutoCommit(self._commits, handover, config, calls.interrupt)
@@ -349,6 +352,8 @@ class Consumer(Generic[K, V]):
                 group's protocol has no such patterns.
         """
         self._calls.check_open()
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise TypeError(f"listener must be a RebalanceListener, not {listener!r}")
         await self._subscription.subscribe(topics, listener)
 
     def assign(self, partitions: Partitions) -> None:
@@ -569,10 +574,12 @@ class Consumer(Generic[K, V]):
         """Have offsets committed without waiting, after those asked for before.
 
         Args:
-            callback: called, synchronously, with what was committed, and why it was not.
+            callback: called, synchronously, with what was committed, and why it was not. What it
+                raises, the next call for records raises.
         """
         self._calls.check_open()
         self._offsets.check_group()
+        check_function("callback", callback)
         chosen = self._chosen_offsets(offsets)
         self._commits.submit(chosen, callback or log_failure)
 

@@ -30,7 +30,14 @@ import trio
 from kraftrio.base.background import run_aside
 from kraftrio.clients import surroundings
 from kraftrio.clients.arguments.times import Moment, moment_ms
-from kraftrio.clients.arguments.values import MAX_INT32, HeadersLike, content, text, whole_number
+from kraftrio.clients.arguments.values import (
+    MAX_INT32,
+    HeadersLike,
+    check_function,
+    content,
+    text,
+    whole_number,
+)
 from kraftrio.clients.arguments.values import headers as as_headers
 from kraftrio.clients.cluster import Cluster, open_cluster, open_shielded_cluster
 from kraftrio.clients.config import (
@@ -65,7 +72,7 @@ from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.sender import Sender
 from kraftrio.clients.producer.transaction import Transaction
 from kraftrio.clients.producer.transaction_manager import TransactionManager
-from kraftrio.clients.serialization import K, Serializer, V, check_callable
+from kraftrio.clients.serialization import K, Serializer, V
 from kraftrio.net.transport import Network
 
 __all__ = ["Delivery", "Producer", "RecordMetadata", "Transaction"]
@@ -112,8 +119,8 @@ class Producer(Generic[K, V]):
         **settings: Unpack[ProducerSettings],
     ) -> None:
         self.config = make_config(ProducerConfig, bootstrap_servers, fit_delivery_timeout(settings))
-        check_callable("key_serializer", key_serializer)
-        check_callable("value_serializer", value_serializer)
+        check_function("key_serializer", key_serializer)
+        check_function("value_serializer", value_serializer)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._network = network
@@ -295,6 +302,8 @@ class Producer(Generic[K, V]):
         Raises:
             TimedOutError, BufferExhaustedError, ...: as `send`; the first values may be accepted.
         """
+        if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+            raise TypeError(f"values must be a list of values, not {values!r}")
         if self._partitioner is not None or self._value_serializer is not None:  # one by one
             deliveries = [await self.send(topic, each, partition=partition) for each in values]
             return list(dict.fromkeys(each.batch for each in deliveries))

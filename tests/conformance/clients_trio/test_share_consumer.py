@@ -293,7 +293,7 @@ async def test_records_that_cannot_be_read_are_released(
         await producer.send_and_wait(topic, b"{", key=b"k")
         await producer.send_and_wait(topic, b"3")
     seen: list[object] = []
-    failed = []
+    failed: list[object] = []
     async with ShareConsumer(
         address, group_id=group, value_deserializer=json_deserializer
     ) as consumer:

@@ -99,6 +99,13 @@ async def test_what_cannot_be_sent_is_refused_and_the_rest_is_delivered() -> Non
         assert fake.values("t") == [b"%d" % number for number in range(len(UNSENDABLE))]
 
 
+@pytest.mark.parametrize("values", ["text", b"bytes", 5, None])
+async def test_values_that_are_no_list(values: Any) -> None:
+    async with Producer(NOBODY) as producer:
+        with pytest.raises(TypeError, match=f"values must be a list of values, not {values!r}"):
+            await producer.send_values("t", values)
+
+
 async def test_a_partitioner_that_chooses_nothing_is_told() -> None:
     """The program's own partitioner is checked like an argument."""
     async with fake_cluster() as fake:
@@ -340,6 +347,8 @@ ADMIN_CALLS: list[tuple[str, Call, str]] = [
     ),
 ]
 CONSUMER_CALLS: list[tuple[str, Call, str]] = [
+    ("subscribe", lambda c: c.subscribe("t", listener=5), "listener must be a RebalanceListener"),
+    ("commit_async", lambda c: _commit_async(c, 5), "callback must be a function or None, not 5"),
     (
         "subscribe",
         lambda c: c.subscribe(b"ab"),
@@ -435,6 +444,10 @@ CONSUMER_CALLS: list[tuple[str, Call, str]] = [
 
 def _refused(sentence: str) -> pytest.RaisesExc[TypeError | ValueError]:
     return pytest.raises((TypeError, ValueError), match=re.escape(sentence))
+
+
+async def _commit_async(consumer: Consumer, callback: Any) -> None:
+    consumer.commit_async({T0: 1}, callback)
 
 
 async def _now(call: Callable[[Any], object], argument: Any) -> None:

@@ -98,10 +98,13 @@ class Coordinator:
 
 
 @asynccontextmanager
-async def commits_of(coordinator: Coordinator, member: Member | None) -> AsyncIterator[Commits]:
+async def commits_of(
+    coordinator: Coordinator, member: Member | None, raised: list[Exception] | None = None
+) -> AsyncIterator[Commits]:
+    raised = [] if raised is None else raised
     config = make_config(ConsumerConfig, "localhost:1", {"group_id": "g"})
     client: Any = coordinator
-    commits = Commits(client, config, lambda: None)
+    commits = Commits(client, config, lambda: None, raised.append)
     commits.membership = member  # type: ignore[assignment]
     with trio.fail_after(600):
         async with trio.open_nursery() as nursery:
@@ -278,3 +281,17 @@ def test_what_is_committed_without_waiting_is_committed_before_the_member_leaves
             assert committed.offset == 2
 
     simulate(main)
+
+
+async def test_what_a_callback_raises_is_the_programs() -> None:
+    """Its next call is told; commits go on."""
+    error = ValueError("the callback's own")
+
+    def fail(*_: object) -> None:
+        raise error
+
+    raised: list[Exception] = []
+    async with commits_of(Coordinator(), Member(), raised) as commits:
+        commits.submit(at(1), fail)
+        await commits.commit(at(2))
+    assert raised == [error]
