@@ -78,6 +78,15 @@ class ChurnModel:
             found = {p: (self._committed.get(p, 0), end) for p, end in ends.items()}
         return {p: (at, end) for p, (at, end) in found.items() if at < end}
 
+    def describe_behind(self, ends: dict[int, int]) -> str:
+        """Each partition that is behind: who has it, and how far it is read."""
+        owners = self.owners()
+        return ", ".join(
+            f"partition {partition} of {owners[partition][-1:]} is committed to {at}, read to"
+            f" {max(self._read[partition], default=0)}, and ends at {end}"
+            for partition, (at, end) in self.behind(ends).items()
+        )
+
     def owners(self) -> dict[int, list[Ownership]]:
         """Who had each partition, one after the other."""
         found: defaultdict[int, list[Ownership]] = defaultdict(list)
@@ -92,9 +101,15 @@ class ChurnModel:
                 found[partition].append(mine[partition])
         return found
 
-    def errors(self, ends: dict[int, int]) -> list[str]:
-        """What may not have been; `ends` says how many records were written to each partition."""
-        errors = [f"a commit went back: {one}" for one in self._backward]
+    def errors(self, ends: dict[int, int], *, may_go_back: bool = False) -> list[str]:
+        """What may not have been.
+
+        Args:
+            ends: how many records were written to each partition.
+            may_go_back: commits are sent again by a client that does not keep to their order.
+        """
+        backward = [] if may_go_back else self._backward
+        errors = [f"a commit went back: {one}" for one in backward]
         for partition, owners in sorted(self.owners().items()):
             for before, after in pairwise(owners):
                 overlap_ms = before.end_ms - after.begin_ms

@@ -40,6 +40,7 @@ def test_unread_and_commits(model: ChurnModel) -> None:
     model.commit({0: 2})
     model.commit({0: 1})
     assert model.behind({0: 3}) == {0: (2, 3)}
+    assert model.errors({0: 3}, may_go_back=True) == ["partition 0: nobody has read [1]"]
     assert model.errors({0: 3}) == [
         "a commit went back: partition 0: 1 after 2",
         "partition 0: nobody has read [1]",
