@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reference import clients, commands, errors, events, metrics, settings
+from reference import clients, commands, errors, events, metrics, settings, spark
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 PAGES = {
@@ -18,6 +18,7 @@ PAGES = {
     "log-events.md": events.page,
     "metrics.md": metrics.page,
     "settings.md": settings.page,
+    "spark-options.md": spark.page,
 }
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.broker_process import ApacheBroker, Broker, start_broker
+from tests.conformance.clients import install
 from tests.docs.pages import Reader, blocks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 # Pages that use a broker at localhost:9092; TEST_BROKER=apache plays them against Apache Kafka.
 WITH_A_BROKER = [
+    "how-to/asyncio.md",
     "how-to/exactly-once.md",
     "how-to/lag.md",
     "how-to/seek-by-time.md",
@@ -24,6 +28,7 @@ WITH_A_BROKER = [
 OURS_ALONE = {"operate/service.md"}  # about what Apache Kafka does not have
 
 EXAMPLES = "examples/README.md"
+SPARK = "how-to/spark.md"
 
 # Pages that start what they use: each tour goes on where its last page ended.
 TOURS = [
@@ -73,6 +78,25 @@ def test_examples(kind: type[Broker], tmp_path: Path) -> None:
         reader.play((DOCS / EXAMPLES).read_text())
 
 
+@pytest.mark.timeout(300)  # Spark starts slowly
+def test_spark(broker: Broker, tmp_path: Path) -> None:
+    """With the Spark of the environment, or that of the cache of other people's clients."""
+    missing = {"pyspark": "spark.txt", "pyarrow": "arrow.txt"}
+    folders = [
+        str(install.python_packages(pins))
+        for module, pins in missing.items()
+        if importlib.util.find_spec(module) is None
+    ]
+    with Reader(
+        tmp_path,
+        broker.address,
+        PYTHONPATH=os.pathsep.join(folders),
+        SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_LOCAL_HOSTNAME="localhost",
+    ) as reader:
+        reader.play((DOCS / SPARK).read_text())
+
+
 @pytest.mark.timeout(300)  # nodes are restarted one by one, beside other tests
 @pytest.mark.parametrize("names", TOURS, ids=lambda names: names[0])
 def test_tour(names: list[str], tmp_path: Path) -> None:
@@ -82,7 +106,7 @@ def test_tour(names: list[str], tmp_path: Path) -> None:
 
 
 def test_each_page_is_played() -> None:
-    played = {*WITH_A_BROKER, EXAMPLES, *NOT_PLAYED}.union(*TOURS)
+    played = {*WITH_A_BROKER, EXAMPLES, SPARK, *NOT_PLAYED}.union(*TOURS)
     for path in DOCS.rglob("*.md"):
         name = str(path.relative_to(DOCS))
         if name not in played and not name.startswith(("changes/", "reference/")):
