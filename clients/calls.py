@@ -63,6 +63,7 @@ class Calls:
 
     Attributes:
         is_open: the program may call.
+        is_closing: no more, but a listener may that is told of what is given up (as in Java).
         is_interrupted: the next call has something to look after before it takes anything.
         is_waiting: the program is in a call, waiting for records or for a rebalance.
         failures: what the next calls raise.
@@ -70,6 +71,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.is_open = False
+        self.is_closing = False
         self.is_interrupted = True
         self.is_waiting = False
         self.failures: list[Exception] = []
@@ -81,7 +83,7 @@ class Calls:
 
     def check_open(self) -> None:
         """Raise ClosedError unless the consumer is open."""
-        if not self.is_open:
+        if not (self.is_open or self.is_closing):
             raise ClosedError("the consumer is not open")
 
     def begin(self) -> None:
@@ -91,7 +93,8 @@ class Calls:
             ClosedError: the consumer is not open.
             trio.BusyResourceError: another call has not ended.
         """
-        self.check_open()
+        if not self.is_open:
+            raise ClosedError("the consumer is not open")
         if self._is_busy:
             raise trio.BusyResourceError("another task is taking records from this consumer")
         self._is_busy = True

@@ -236,7 +236,7 @@ class Consumer(Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._calls.is_open = False
+        self._calls.is_open, self._calls.is_closing = False, True
         is_cancelled = error is not None and not isinstance(error, Exception)
         timeout_s = _CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else CLOSE_TIMEOUT_S
         try:
@@ -252,6 +252,7 @@ class Consumer(Generic[K, V]):
             for failure in self._calls.failures:
                 logger.warning("not raised before the consumer was closed: %r", failure)
         finally:
+            self._calls.is_closing = False
             await self._stack.__aexit__(kind, error, traceback)
 
     # -- taking records -------------------------------------------------------------------------

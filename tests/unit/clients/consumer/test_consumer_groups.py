@@ -14,6 +14,7 @@ from kraftrio.clients.consumer.consumer import (
     RebalanceListener,
 )
 from kraftrio.clients.errors import (
+    ClosedError,
     CommitFailedError,
 )
 from kraftrio.wire.primitives import TopicPartition
@@ -248,6 +249,38 @@ def test_listeners_may_wait_seek_and_commit() -> None:
             assert listener.committed == {T0: OffsetAndMetadata(8, 0)}
             assert consumer.assignment == frozenset()
             assert consumer.subscription == frozenset()
+
+    simulate(main)
+
+
+def test_a_listener_commits_while_the_consumer_is_closed() -> None:
+    """As with the Java client: it may still call, and nobody takes records any more."""
+
+    class Committing(RebalanceListener):
+        def __init__(self, consumer: Consumer) -> None:
+            self.consumer = consumer
+            self.is_refused = False
+
+        async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            await self.consumer.commit()
+            try:
+                await self.consumer.poll(0)
+            except ClosedError:
+                self.is_refused = True
+
+    async def main(kafka: Kafka) -> None:
+        await kafka.create("t")
+        await kafka.fill("t", 10)
+        async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
+            listener = Committing(consumer)
+            await consumer.subscribe(["t"], listener=listener)
+            assert offsets(await take(consumer, 3)) == [0, 1, 2]
+        assert listener.is_refused
+        with pytest.raises(ClosedError):
+            await consumer.commit()
+        async with kafka.consumer(group_id="g") as consumer:
+            await consumer.subscribe(["t"])
+            assert offsets(await take(consumer, 1)) == [3]
 
     simulate(main)
 
