@@ -77,7 +77,7 @@ async def test_a_topic_that_does_not_exist(
     """A producer raises after max_block_ms; a consumer waits for it to come. Both tell."""
     monkeypatch.setattr("kraftrio.clients.metadata_fetcher._TELL_AFTER_S", 0.1)
     async with fake_cluster() as fake:
-        async with Producer(fake.bootstrap, max_block_ms=400) as producer:
+        async with Producer(fake.bootstrap, max_block_ms=400, **QUICK) as producer:
             with pytest.raises(UnknownTopicOrPartitionError, match="topic 'u' is not there"):
                 await producer.send("u", b"x")
         async with Consumer(fake.bootstrap) as consumer:

@@ -14,6 +14,7 @@ import trio.lowlevel
 
 from kraftrio.clients.aio.host import Host
 from kraftrio.clients.errors import ClosedError, TimedOutError
+from tests.unit.clients.aio.threads import client_threads
 
 
 class Client:
@@ -90,7 +91,7 @@ def test_calls_run_in_the_thread_and_return_or_raise() -> None:
         assert host.call_sync(lambda: 5) == 5
 
     asyncio.run(main())
-    assert threading.active_count() == 1
+    assert not client_threads()
 
 
 def test_an_exception_of_the_body_goes_to_the_client() -> None:
@@ -187,7 +188,7 @@ def test_a_client_that_fails_ends_its_calls_and_says_so_when_it_is_left() -> Non
         assert raised.group_contains(TimedOutError, match="own task failed")
 
     asyncio.run(main())
-    assert threading.active_count() == 1
+    assert not client_threads()
 
 
 def test_a_client_that_cannot_be_entered_leaves_nothing_behind() -> None:
@@ -201,10 +202,10 @@ def test_a_client_that_cannot_be_entered_leaves_nothing_behind() -> None:
     failing, slow = Client(enter=fail), Client(enter=trio.sleep_forever)
     with pytest.raises(TimedOutError, match="no broker"):
         asyncio.run(enter(failing))
-    assert failing.events == ["left by TimedOutError"] and threading.active_count() == 1
+    assert failing.events == ["left by TimedOutError"] and not client_threads()
     with pytest.raises(TimeoutError):
         asyncio.run(enter(slow))
-    assert slow.events == ["left by Cancelled"] and threading.active_count() == 1
+    assert slow.events == ["left by Cancelled"] and not client_threads()
 
 
 def test_a_client_that_nobody_closes_ends_with_its_event_loop() -> None:

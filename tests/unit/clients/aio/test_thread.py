@@ -10,22 +10,22 @@ import trio
 
 from kraftrio.clients.aio.thread import ClientThread
 from kraftrio.clients.errors import ClosedError
+from tests.unit.clients.aio.threads import client_threads
 
 
 def test_there_is_one_thread_from_the_first_user_to_the_last() -> None:
     """It is not a daemon, and has ended when the last one has left."""
-    before = threading.active_count()
     first = ClientThread.enter()
     second = ClientThread.enter()
-    assert first is second and threading.active_count() == before + 1
-    assert not any(thread.daemon for thread in threading.enumerate())
+    (thread,) = client_threads()
+    assert first is second and not thread.daemon
     first.leave()
-    assert threading.active_count() == before + 1
+    assert client_threads() == [thread]
     second.leave()
-    assert threading.active_count() == before
+    assert not client_threads()
     third = ClientThread.enter()
     third.leave()
-    assert third is not first and threading.active_count() == before
+    assert third is not first and not client_threads()
 
 
 def test_a_task_holds_the_lock_while_it_runs() -> None:
@@ -56,7 +56,7 @@ def test_a_forked_process_has_none_of_it() -> None:
         with pytest.raises(ClosedError, match="before this process was forked"):
             thread.check_process()
         own = ClientThread.enter()
-        if own is not thread and threading.active_count() == 2:
+        if own is not thread and len(client_threads()) == 1:
             own.leave()
             status = 0
         os._exit(status)
