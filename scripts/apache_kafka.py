@@ -291,8 +291,9 @@ def broker_command(directory: Path, port: int, overrides: list[str]) -> list[str
     file = directory / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     if not (data / "meta.properties").exists():
-        # An id that no other cluster has, and that is not taken for an option.
-        cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
+        # The same for all nodes of a cluster, another one's differs; it begins with no dash.
+        voters = hashlib.sha256(properties["controller.quorum.voters"].encode()).digest()
+        cluster_id = base64.urlsafe_b64encode(b"\0" + voters[:15]).decode().rstrip("=")
         format_storage = ["format", "-t", cluster_id, "-c", str(file), "-g"]
         subprocess.run(tool_command("kafka-storage", format_storage), stdout=sys.stderr, check=True)
     return [*java_command(flags=BROKER_FLAGS), TOOLS["kafka-server"], str(file)]
