@@ -388,10 +388,15 @@ class FetchReader:
                     max_offset=max_offset,
                     min_one_batch=reading.records_bytes == 0,
                 )
+                records_bytes = len(read.records)
+                aborted = (
+                    log.aborted_transactions(part.fetch_offset, read.next_offset)
+                    if read_committed and records_bytes
+                    else ()
+                )
             except OSError as error:
                 raise self._replicas.disk_errors.refused("read", partition, error) from error
             answer.records = read.records
-            records_bytes = len(read.records)
             if records_bytes:
                 records = read.next_offset - part.fetch_offset
                 reading.served.append((partition.traffic, records, records_bytes))
@@ -400,11 +405,7 @@ class FetchReader:
             else:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-                    for txn in (
-                        log.aborted_transactions(part.fetch_offset, read.next_offset)
-                        if records_bytes
-                        else ()
-                    )
+                    for txn in aborted
                 ]
         _set_offsets(partition, answer)
         return records_bytes

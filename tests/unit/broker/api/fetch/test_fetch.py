@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import trio
 
@@ -470,3 +472,24 @@ async def test_followers_have_no_quota() -> None:
         broker.append(100)
         hold_to(handlers, 1)
         assert answered(handlers.fetch(0, 2)) == (0, 0, 100)
+
+
+async def test_aborted_transactions_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the records themselves: an error of the partition, and nothing half told."""
+    broker = Broker()
+    broker.publish(*topic(1))
+    handlers = Handlers(broker)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with broker.running():
+        broker.replicas.led.append_to_leader(TP, batch(b"x"))
+        run_waiting()
+        log = broker.replicas.hosted.leader(TP).log
+        monkeypatch.setattr(type(log), "aborted_transactions", fail)
+        answer = part(handlers.fetch(0, isolation_level=1))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not answer.records and not answer.aborted_transactions
+        monkeypatch.undo()
+        assert len(part(handlers.fetch(0, isolation_level=1)).records or b"") == SIZE
