@@ -74,7 +74,8 @@ _EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "rot": ("damaged", "load failed", "cannot be cleaned", DAMAGED_RECORDS),
     "failed_sync": ("sync failed",),
     "few_files": ("Too many open files",),
-    "no_room_now": ("No space left", *_OFFLINE),  # offline where segments were being swapped
+    # A directory is offline where segments were being swapped, groups in it cannot be loaded.
+    "no_room_now": ("No space left", *_OFFLINE, "load failed"),
     "fail_directory": (BROKEN, *_OFFLINE, "load failed"),
 }
 
