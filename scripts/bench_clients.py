@@ -303,7 +303,7 @@ def measured(
 
 async def create_topic(address: str, topic: str) -> None:
     from kraftrio import Admin
-    from kraftrio.clients.admin.admin import NewTopic
+    from kraftrio.clients.admin.types import NewTopic
 
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, num_partitions=1)])

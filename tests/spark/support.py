@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio.clients.admin.admin import Admin, NewTopic
+from kraftrio.clients.admin.admin import Admin
+from kraftrio.clients.admin.types import NewTopic
 from kraftrio.clients.producer.producer import Producer
 
 # Spark forks its workers and leaves sockets to the garbage collector.

@@ -8,8 +8,8 @@ from typing import TypeVar
 import pytest
 import trio
 
-from kraftrio import Admin, Producer, TopicPartition
-from kraftrio.clients.admin.admin import (
+from kraftrio import (
+    Admin,
     AlterConfigOp,
     CommittedOffset,
     ConfigResource,
@@ -19,6 +19,8 @@ from kraftrio.clients.admin.admin import (
     NewTopic,
     OffsetSpec,
     OpType,
+    Producer,
+    TopicPartition,
 )
 from kraftrio.errors import (
     ErrorCode,

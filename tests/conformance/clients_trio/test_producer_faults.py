@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kraftrio import Admin, Producer, RecordMetadata
-from kraftrio.clients.admin.admin import NewTopic
+from kraftrio.clients.admin.types import NewTopic
 from kraftrio.clients.producer.producer import Delivery
 from kraftrio.errors import BufferExhaustedError, KafkaClientError, TimedOutError
 from tests.conformance.broker_process import Broker
