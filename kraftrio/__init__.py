@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from kraftrio.clients.diagnostics.statistics import (
         ShareConsumerStatistics as ShareConsumerStatistics,
     )
-    from kraftrio.clients.errors import KafkaClientError as KafkaClientError
-    from kraftrio.clients.errors import RetriableError as RetriableError
+    from kraftrio.clients.errors.kinds import KafkaClientError as KafkaClientError
+    from kraftrio.clients.errors.kinds import RetriableError as RetriableError
     from kraftrio.clients.group_offsets import GroupMetadata as GroupMetadata
     from kraftrio.clients.group_offsets import OffsetAndMetadata as OffsetAndMetadata
     from kraftrio.clients.metadata import BrokerAddress as BrokerAddress
@@ -269,7 +269,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProducerStatistics",
         "ShareConsumerStatistics",
     ),
-    "clients.errors": (
+    "clients.errors.kinds": (
         "KafkaClientError",
         "RetriableError",
     ),

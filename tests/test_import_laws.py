@@ -66,7 +66,7 @@ WRONG_IMPORTS = {
         "clients.cluster -> clients.admin.calls",
         "clients.node -> clients.cluster",
         "clients.metadata -> clients.node",
-        "clients.errors -> clients.metadata",
+        "clients.errors.kinds -> clients.metadata",
     ],
     "cli": [
         "clients.cli.topics.offsets -> clients.cli.cluster.health",

@@ -61,6 +61,7 @@ spark/test_reading: clients/spark/ fetch planning source
 spark/test_sink: clients/spark/ sink
 spark/test_workers: clients/spark/ workers
 unit/clients/spark/test_options: clients/spark/ kafka_names
+unit/clients/errors/test_codes: clients/errors/ broker kinds local
 unit/base/patterns/test_pattern: base/patterns/ charsets scripts syntax
 unit/broker/api/fetch/test_long_fetch: broker/api/fetch/ answers reads
 unit/broker/api/fetch/test_parked_fetch: broker/server/ limits

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from inspect import isclass
 
 import pytest
 
 import kraftrio
 import kraftrio.errors
 from kraftrio.clients import errors
-from kraftrio.clients.errors import KafkaClientError, RetriableError, error_class, error_for
+from kraftrio.clients.errors import (
+    KafkaClientError,
+    RetriableError,
+    broker,
+    error_class,
+    error_for,
+)
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 
@@ -26,6 +33,19 @@ def test_every_code_has_a_class_that_is_retriable_or_not(code: ErrorCode) -> Non
         assert error.retriable  # another broker may be asked
     else:
         assert error.retriable == isinstance(error, RetriableError) == code.retriable
+
+
+def test_no_two_classes_of_brokers_have_the_same_code() -> None:
+    """Else one of them would never be raised."""
+    classes = [
+        found
+        for found in vars(broker).values()
+        if isclass(found)
+        and issubclass(found, KafkaClientError)
+        and found.__module__ == broker.__name__
+    ]
+    assert len({found.default_code for found in classes}) == len(classes) > 70
+    assert all(error_class(found.default_code) is found for found in classes)
 
 
 def test_codes_of_tomorrow() -> None:
