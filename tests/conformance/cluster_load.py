@@ -29,8 +29,10 @@ from tests.conformance.java_tools import KafkaTools, RunningTool
 FLUSH_S = 60.0
 # What the verifiable producer says of the record that it was about to send when it was stopped.
 NOT_SENT = (
+    "Producer closed while allocating memory",
     "Producer closed while send in progress",
     "Cannot perform operation after producer has been closed",
+    "Requested metadata update after close",
 )
 log = logging.getLogger("cluster-load")
 log.setLevel(logging.CRITICAL)  # librdkafka tells of every refused connection

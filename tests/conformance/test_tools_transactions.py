@@ -19,6 +19,7 @@ from tests.conformance.cases.transactional import (
     READ_COMMITTED,
     TransactionalProducer,
     markers_in,
+    wait_for_state,
     wait_for_transactions,
     wait_stable,
 )
@@ -44,9 +45,9 @@ def test_committed_records_are_read(
     assert len(read) == 500
     end = kafka.run("kafka-get-offsets", "--topic", topic).lines[0]
     assert int(end.split(":")[2]) > 500, "the markers take offsets of their own"
-    rows = kafka.run(TOOL, "list").rows("TransactionalId")
-    states = {row["TransactionalId"]: row["TransactionState"] for row in rows}
-    assert states[name] == "CompleteCommit"
+    with RawClient(kafka.address) as client:
+        wait_for_state(client, name, "CompleteCommit")  # noted once all markers are written
+    assert ids(kafka)[name] == "CompleteCommit"
     described = kafka.run(TOOL, "describe", "--transactional-id", name)
     assert "CompleteCommit" in described.stdout
 

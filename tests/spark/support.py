@@ -11,6 +11,7 @@ import trio
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import NewTopic
 from kraftrio.clients.producer.producer import Producer
+from tests.conformance.clients_trio import consuming
 
 # Spark forks its workers and leaves sockets to the garbage collector.
 MARKS = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
@@ -49,6 +50,16 @@ def create_topic(address: str, topic: str, partitions: int = PARTITIONS, replica
             await admin.create_topics([NewTopic(topic, partitions, replicas, kept)])
 
     trio.run(create)
+
+
+def wait_decided(address: str, topic: str) -> None:
+    """Wait until no transaction is open in a topic."""
+
+    async def wait() -> None:
+        async with Admin(address) as admin:
+            await consuming.wait_decided(admin, [topic])
+
+    trio.run(wait)
 
 
 def make_anew(address: str, topic: str, partitions: int) -> None:

@@ -76,6 +76,7 @@ def test_a_stream(
     query.awaitTermination(120)
     assert query.exception() is None
     assert PASSWORD not in query.lastProgress.json
+    support.wait_decided(secured.broker.address, target)
     found = spark.read.format("kafka").options(**access).option("subscribe", target)
     found = found.option("kafka.isolation.level", "read_committed").load()
     assert sorted(int(row.value) for row in found.collect()) == list(range(20))

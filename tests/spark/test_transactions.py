@@ -30,7 +30,13 @@ DEADLINE_S = 240.0
 
 
 def committed(spark: Any, address: str, topic: str) -> list[int]:
-    """Return the numbers that a read_committed reader finds, in order."""
+    """Return the numbers that a read_committed reader finds once all is decided, in order."""
+    support.wait_decided(address, topic)
+    return stable(spark, address, topic)
+
+
+def stable(spark: Any, address: str, topic: str) -> list[int]:
+    """Return the numbers that a read_committed reader finds now, in order."""
     level = {"kafka.isolation.level": "read_committed"}
     found = rows(reader(spark, "kraftrio", address, subscribe=topic, **level))
     return sorted(int(bytes(row[0])) for row in found)
@@ -217,7 +223,7 @@ def test_killed_drivers(
         whole = [[], *map(numbers_before, driver.read_up_to())]
         # A commit reaches one partition after the other, also when the producer is gone.
         deadline = time.monotonic() + DEADLINE_S
-        while (found := committed(spark, broker.address, target)) not in whole[-3:]:
+        while (found := stable(spark, broker.address, target)) not in whole[-3:]:
             assert time.monotonic() < deadline, f"torn: {found}"
     Driver(broker, source, target, tmp_path, "available").finish()
     assert committed(spark, broker.address, target) == list(range(900))

@@ -1,28 +1,67 @@
-"""Our consumer in a test's hands: as a member of the scenarios, and reading a log to its end."""
+"""Our clients in a test's hands: topics to begin with, logs read to their ends, group members."""
 
 from __future__ import annotations
 
+import contextlib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trio
 
-from kraftrio import Consumer, TopicPartition
+from kraftrio import Admin, Consumer, NewTopic, OffsetSpec, TopicPartition
 from kraftrio.clients.consumer.consumer import ConsumerRecord, RebalanceListener
-from kraftrio.errors import RebalanceInProgressError
+from kraftrio.clients.metadata import TopicMetadata
+from kraftrio.errors import RebalanceInProgressError, UnknownTopicOrPartitionError
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.confluent import ConfluentKafka
 from tests.conformance.clients.members import ThreadMember
 from tests.conformance.clients.records import Received, Record
 
 READ_DEADLINE_S = 60.0
+SETTLE_DEADLINE_S = 60.0
+PAUSE_S = 0.02
 
 
 def received(record: ConsumerRecord) -> Received:
     """Return a record as the tests compare it."""
     content = Record(record.key or b"", record.value, record.headers, record.timestamp)
     return Received(record.partition, record.offset, content)
+
+
+async def make_topic(
+    admin: Admin, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> TopicMetadata:
+    """Create a topic and wait until it is served: brokers learn of it after the controller."""
+    await admin.create_topics([NewTopic(topic, partitions, configs=dict(configs or {}))])
+    with trio.fail_after(SETTLE_DEADLINE_S):
+        while True:
+            with contextlib.suppress(UnknownTopicOrPartitionError):
+                described = (await admin.describe_topics([topic]))[topic]
+                if all(each.leader_id >= 0 for each in described.partitions.values()):
+                    return described
+            await trio.sleep(PAUSE_S)
+
+
+async def wait_decided(admin: Admin, topics: Iterable[str]) -> None:
+    """Wait until no transaction is open in these topics.
+
+    A commit is acknowledged before its markers are in the partitions, so that a reader who comes
+    at once may find an end before them.
+    """
+    described = await admin.describe_topics(list(topics))
+    wanted: dict[TopicPartition, OffsetSpec | int] = {
+        TopicPartition(name, each.partition): OffsetSpec.LATEST
+        for name, topic in described.items()
+        for each in topic.partitions.values()
+    }
+    with trio.fail_after(SETTLE_DEADLINE_S):
+        while True:
+            ends = await admin.list_offsets(wanted)
+            stable = await admin.list_offsets(wanted, read_committed=True)
+            if all(ends[each].offset == stable[each].offset for each in wanted):
+                return
+            await trio.sleep(PAUSE_S)
 
 
 async def read_to_end(consumer: Consumer, topic: str) -> list[ConsumerRecord]:

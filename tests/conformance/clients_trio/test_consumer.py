@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio import Consumer, TopicPartition
+from kraftrio import Admin, Consumer, TopicPartition
 from tests.conformance.broker_process import Broker
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.confluent import ConfluentAdmin, ConfluentKafka
 from tests.conformance.clients.install import python_client
 from tests.conformance.clients.records import Abilities, Record, make_record
-from tests.conformance.clients_trio.consuming import TrioConsumer, read_to_end, received
+from tests.conformance.clients_trio.consuming import (
+    TrioConsumer,
+    read_to_end,
+    received,
+    wait_decided,
+)
 from tests.conformance.clients_trio.producing import CuttingNetwork, random_budget
 from tests.conformance.cluster_process import Cluster
 from tests.conformance.java_tools import KafkaTools
@@ -94,6 +99,8 @@ async def test_transactions(bootstrap: str, unique_topic: Names, unique_group: N
     client.transact(topic, numbered[100:250], commit=False)
     kept += client.transact(topic, numbered[250:400], commit=True)
     client.transact(topic, numbered[400:450], commit=False)
+    async with Admin(bootstrap) as admin:
+        await wait_decided(admin, [topic])
     async with Consumer(bootstrap, isolation_level="read_committed") as consumer:
         found = [received(each).record for each in await read_to_end(consumer, topic)]
         assert found == kept

@@ -14,7 +14,6 @@ import trio
 from kraftrio import (
     Admin,
     Consumer,
-    NewTopic,
     Producer,
     RebalanceListener,
     SubscriptionPattern,
@@ -27,7 +26,7 @@ from kraftrio.errors import (
 )
 from tests.conformance.broker_process import KIND, Broker
 from tests.conformance.clients import scenarios
-from tests.conformance.clients_trio.consuming import TrioConsumer
+from tests.conformance.clients_trio.consuming import TrioConsumer, make_topic
 from tests.conformance.clients_trio.mixed_groups import PARTITIONS, Group, consumer_protocol
 from tests.conformance.java_tools import KafkaTools, ToolRunner
 
@@ -105,10 +104,9 @@ async def poll_until(consumer: Consumer, condition: Callable[[], bool]) -> None:
         await consumer.poll(timeout_ms=50)
 
 
-async def make_topic(address: str, topic: str, partitions: int = 3) -> None:
+async def create(address: str, topic: str, partitions: int = 3) -> None:
     async with Admin(address) as admin:
-        await admin.create_topics([NewTopic(topic, partitions, 1)])
-        await admin.describe_topics([topic])
+        await make_topic(admin, topic, partitions)
 
 
 async def test_a_member_that_was_removed_comes_back(
@@ -117,7 +115,7 @@ async def test_a_member_that_was_removed_comes_back(
     """It has lost its partitions; what it commits of before is refused."""
     topic, group, listener = unique_topic(), unique_group(), Listener()
     address = consumer_groups.address
-    await make_topic(address, topic)
+    await create(address, topic)
     static: Any = {"group_id": group, "group_instance_id": "one", "client_id": "ours", **NEW}
     with trio.fail_after(DEADLINE_S):
         async with (
@@ -146,7 +144,7 @@ async def test_a_static_member_keeps_its_partitions(
 ) -> None:
     """It comes back within its session: nobody else gets them, and the group's epoch stays."""
     topic, group = unique_topic(), unique_group()
-    await make_topic(consumer_groups.address, topic, 4)
+    await create(consumer_groups.address, topic, 4)
     static: Any = {"group_id": group, "group_instance_id": "static", **NEW}
     with trio.fail_after(DEADLINE_S):
         async with Consumer(consumer_groups.address, group_id=group, **NEW) as other:
@@ -174,7 +172,7 @@ async def test_patterns(
     first, second, other = f"{name}.x", f"{name}.y", f"other-{name}.x"
     pattern = re.escape(name) + r"\.[xy]"
     for topic in (first, other):
-        await make_topic(consumer_groups.address, topic, 1)
+        await create(consumer_groups.address, topic, 1)
     settings: Any = {"group_id": unique_group(), "metadata_max_age_ms": 500, **NEW}
     with trio.fail_after(DEADLINE_S):
         async with Consumer(consumer_groups.address, **settings) as consumer:
@@ -184,7 +182,7 @@ async def test_patterns(
             await poll_until(consumer, lambda: consumer.subscription == {first})
             await poll_until(consumer, lambda: len(consumer.assignment) == 1)
             if by == "client":  # a broker looks for new topics in minutes
-                await make_topic(consumer_groups.address, second, 1)
+                await create(consumer_groups.address, second, 1)
                 await poll_until(consumer, lambda: len(consumer.assignment) == 2)
             await consumer.subscribe([other])
             await poll_until(consumer, lambda: consumer.assignment == {TopicPartition(other, 0)})
@@ -195,7 +193,7 @@ async def test_what_the_coordinator_refuses(
 ) -> None:
     """An assignor that it does not have, and a pattern that is none."""
     topic = unique_topic()
-    await make_topic(consumer_groups.address, topic)
+    await create(consumer_groups.address, topic)
     cases: list[tuple[dict[str, Any], Any, type[Exception]]] = [
         ({"group_remote_assignor": "fair"}, [topic], UnsupportedAssignorError),
         ({}, SubscriptionPattern("(unclosed"), InvalidRegularExpressionError),
@@ -215,7 +213,7 @@ async def test_offsets_in_a_transaction(
 ) -> None:
     """They are committed as the member's, by its epoch."""
     topic, group = unique_topic(), unique_group()
-    await make_topic(consumer_groups.address, topic, 1)
+    await create(consumer_groups.address, topic, 1)
     async with Producer(consumer_groups.address) as producer:
         for number in range(5):
             await producer.send(topic, b"%d" % number)

@@ -14,7 +14,6 @@ import trio
 from kraftrio import (
     AcknowledgeType,
     Admin,
-    NewTopic,
     Producer,
     ShareConsumer,
     ShareRecord,
@@ -30,6 +29,7 @@ from kraftrio.errors import (
 from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.broker_process import Broker
 from tests.conformance.clients import scenarios
+from tests.conformance.clients_trio.consuming import make_topic
 
 pytestmark = scenarios.MARKS
 
@@ -45,7 +45,7 @@ async def prepare(
 ) -> None:
     """Make a topic with records, which the group reads from the beginning."""
     async with Admin(address) as admin:
-        await admin.create_topics([NewTopic(topic, partitions, 1)])
+        await make_topic(admin, topic, partitions)
         config = ConfigResource(ConfigResourceType.GROUP, group)
         change = AlterConfigOp("share.auto.offset.reset", "earliest")
         await admin.incremental_alter_configs({config: [change]})

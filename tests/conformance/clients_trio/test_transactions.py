@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import trio
 
-from kraftrio import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from kraftrio import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kraftrio.clients.admin.types import AbortTransactionSpec, ProducerState
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.consumer.consumer import ConsumerRecord
@@ -34,7 +34,7 @@ from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.broker_process import ApacheBroker, Broker
 from tests.conformance.clients import scenarios
-from tests.conformance.clients_trio.consuming import read_to_end
+from tests.conformance.clients_trio.consuming import make_topic, read_to_end, wait_decided
 
 pytestmark = scenarios.MARKS
 
@@ -94,11 +94,14 @@ def version(request: pytest.FixtureRequest, address: str) -> int:
 async def create(address: str, name: str, partitions: int = 1, **configs: str) -> str:
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(address) as admin:
-        await admin.create_topics([NewTopic(name, partitions, 1, settings)])
+        await make_topic(admin, name, partitions, settings)
     return name
 
 
 async def read(address: str, topic: str, *, committed: bool = True) -> list[ConsumerRecord]:
+    """Read a topic once its transactions have ended."""
+    async with Admin(address) as admin:
+        await wait_decided(admin, [topic])
     level = "read_committed" if committed else "read_uncommitted"
     async with Consumer(address, isolation_level=level) as consumer:  # type: ignore[arg-type]
         return await read_to_end(consumer, topic)

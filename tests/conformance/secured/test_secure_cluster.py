@@ -25,6 +25,7 @@ from kraftrio.clients.admin.security.scram_users import ScramPassword
 from kraftrio.clients.security import SecuritySettings, security_settings
 from kraftrio.errors import NetworkError, TimedOutError, TopicAuthorizationError
 from tests.conformance.broker_process import KIND
+from tests.conformance.clients_trio.consuming import make_topic
 from tests.conformance.java_tools import KafkaTools, ToolRunner
 
 pytestmark = [
@@ -149,9 +150,8 @@ def test_the_kill_of_a_leader_loses_nothing(cluster: SecureCluster) -> None:
             Admin(cluster.servers, **cluster.security) as admin,
             Producer(cluster.servers, **cluster.security) as producer,
         ):
-            await admin.create_topics([NewTopic("kept", 1)])
+            leader = (await make_topic(admin, "kept")).partitions[0].leader_id
             acknowledged = 0
-            leader = (await admin.describe_topics(["kept"]))["kept"].partitions[0].leader_id
             for number in range(300):
                 if number == 100:
                     os.kill(cluster.pids[leader], signal.SIGKILL)
