@@ -5,8 +5,10 @@ the folders of tests: unit, simulation, integration, conformance, the documentat
 data sources, the pipeline. All steps run also after a failure, so that one run tells everything.
 Unit tests and simulations run on every core, as do those with Spark, which starts slowly; tests
 that mostly wait for other processes run several at a time on each; those that measure time or
-memory (marked `measures`) run alone. At the end come the time of each step, the slowest tests of
-all, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
+memory (marked `measures`) run alone. If a few tests of a step fail, those are run once more, one at
+a time: on a busy machine a process may start or answer too late. What passes then is printed as
+unstable, and has to be mended. At the end come the time of each step, the slowest tests of all, the
+unstable ones, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -51,6 +53,7 @@ AT_ONCE = {
     "pipeline": CORES,
 }
 SLOWEST = 10
+MOST_AGAIN = 5  # failed tests of a step: more of them are no accident
 PRINTING = threading.Lock()  # the output of one step after the other
 LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", "scripts", "tests"]
 
@@ -65,6 +68,8 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     skips: Counter[str] = field(default_factory=Counter)
     tests: list[tuple[float, str]] = field(default_factory=list)  # seconds, name
+    failed: set[str] = field(default_factory=set)  # names
+    unstable: set[str] = field(default_factory=set)  # names of those that passed the second time
 
 
 def run(name: str, command: list[str], *, at_once: bool = True) -> Outcome:
@@ -128,6 +133,7 @@ def count_tests(report: Path, outcome: Outcome) -> None:
         skipped = case.find("skipped")
         if kinds & {"failure", "error"}:
             outcome.counts["failed"] += 1
+            outcome.failed.add(name)
         elif skipped is not None:
             outcome.counts["skipped"] += 1
             outcome.skips[skipped.get("message", "no reason given")] += 1
@@ -181,14 +187,28 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
 
 def run_folder(name: str, options: list[str]) -> list[Outcome]:
     """Run a folder of tests: several at once if they can, and then what measures."""
-    paths = [f"tests/{name}"]
-    options_at_once = [*options, "-n", str(AT_ONCE[name]), "--dist", "worksteal"]
+    at_once = ["-n", str(AT_ONCE[name]), "--dist", "worksteal"]
+    steps = {name: [*at_once, "-m", "not measures"], f"{name}, alone": ["-m", "measures"]}
     if name in ALL_AT_ONCE:
-        return [run_pytest(name, paths, options_at_once)]
-    return [
-        run_pytest(name, paths, [*options_at_once, "-m", "not measures"]),
-        run_pytest(f"{name}, alone", paths, [*options, "-m", "measures"]),
-    ]
+        steps = {name: at_once}
+    outcomes = []
+    for step, chosen in steps.items():
+        outcome = run_pytest(step, [f"tests/{name}"], [*options, *chosen])
+        # A simulation is the same each time.
+        if name != "sim" and 0 < len(outcome.failed) <= MOST_AGAIN:
+            run_failed_again(outcome, [f"tests/{name}"], [*options, *chosen, "-n", "0"])
+        outcomes.append(outcome)
+    return outcomes
+
+
+def run_failed_again(outcome: Outcome, paths: list[str], options: list[str]) -> None:
+    """Run the failed tests of a step once more, and correct the step if they pass."""
+    last_failed = ["--last-failed", "--last-failed-no-failures=none"]
+    again = run_pytest(f"{outcome.name}, again", paths, [*options, *last_failed])
+    outcome.seconds += again.seconds
+    if again.ok and again.counts["passed"]:
+        outcome.ok, outcome.unstable = True, outcome.failed
+        outcome.counts["passed"] += outcome.counts.pop("failed")
 
 
 def summarize(outcomes: list[Outcome]) -> bool:
@@ -205,6 +225,8 @@ def summarize(outcomes: list[Outcome]) -> bool:
     print("the slowest tests:")
     for seconds, name in heapq.nlargest(SLOWEST, chain.from_iterable(o.tests for o in outcomes)):
         print(f"{seconds:9.1f} s  {name}")
+    for name in sorted(chain.from_iterable(outcome.unstable for outcome in outcomes)):
+        print(f"unstable, passed when run again: {name}")
     for reason, number in skips.most_common():
         print(f"skipped {number}: {reason}")
     broken = [outcome.name for outcome in outcomes if not outcome.ok]
