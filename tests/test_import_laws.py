@@ -36,6 +36,8 @@ WRONG_IMPORTS = {
         "testing.kafka_world -> testing.cluster",
         "testing.story -> testing.kafka_world",
         "testing.subjects -> testing.story",
+        "testing.fault_plan -> testing.fault_player",
+        "testing.moves -> testing.world_faults",
         "testing.waiting -> testing.subjects",
         "testing.contents -> testing.waiting",
         "testing.loop_thread -> testing.contents",

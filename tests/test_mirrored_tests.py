@@ -41,6 +41,7 @@ conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 conformance/clients_trio/test_programs: clients/admin/ lag
 sim/test_disk: kraftrio/testing/simulation/ damage disk survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
+unit/kraftrio/testing/test_fault_player: kraftrio/testing/simulation/ in_sync
 sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
 sim/test_world: kraftrio/testing/simulation/ cluster incarnation world
@@ -223,8 +224,7 @@ unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches d
 unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
 unit/kraftrio/testing/test_cluster: kraftrio/testing/ cluster_node contents node_process
     node_settings
-unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ request_faults subjects waiting
-    world_faults
+unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ subjects waiting
 unit/kraftrio/testing/test_kafka_world: clients/ surroundings
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root

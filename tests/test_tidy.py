@@ -41,7 +41,6 @@ PASS_WAITING_ON = {
     "broker/server/admission/admission.py",
     "kraftrio/commands/node_console.py",
     "kraftrio/testing/subjects.py",
-    "kraftrio/testing/world_faults.py",
     "net/sasl/credentials.py",
     "net/secured_network.py",
 }

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from kraftrio.testing import checks as checks
     from kraftrio.testing.cluster import KafkaBroker as KafkaBroker
     from kraftrio.testing.cluster import KafkaCluster as KafkaCluster
+    from kraftrio.testing.fault_plan import Fault as Fault
     from kraftrio.testing.kafka_world import KafkaWorld as KafkaWorld
     from kraftrio.testing.waiting import WaitTimedOut as WaitTimedOut
 
-__all__ = ["KafkaBroker", "KafkaCluster", "KafkaWorld", "WaitTimedOut", "checks"]
+__all__ = ["Fault", "KafkaBroker", "KafkaCluster", "KafkaWorld", "WaitTimedOut", "checks"]
 
 _HOMES = {
+    "Fault": "kraftrio.testing.fault_plan",
     "KafkaBroker": "kraftrio.testing.cluster",
     "KafkaCluster": "kraftrio.testing.cluster",
     "KafkaWorld": "kraftrio.testing.kafka_world",

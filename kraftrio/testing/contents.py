@@ -10,7 +10,8 @@ Called by: `cluster` and `kafka_world`.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -25,6 +26,7 @@ from kraftrio.clients.admin.types import (
     OffsetSpec,
     OpType,
 )
+from kraftrio.clients.consumer.config import ConsumerSettings
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
@@ -209,6 +211,36 @@ class Contents:
         found = await self.admin.list_group_offsets(group_id)
         return {each: known.offset for each, known in found.items() if known is not None}
 
+    @asynccontextmanager
+    async def guest(
+        self, group_id: str, topics: Iterable[str], assignor: str | None
+    ) -> AsyncIterator[None]:
+        """Be a member of a group while the body runs, which commits nothing.
+
+        Args:
+            assignor: that of a group of the classic protocol; None: it is one of KIP-848.
+        """
+        settings: ConsumerSettings = {
+            "client_id": CLIENT_ID,
+            "group_id": group_id,
+            "enable_auto_commit": False,
+        }
+        if assignor is None:
+            settings["group_protocol"] = "consumer"
+        else:
+            settings["partition_assignment_strategy"] = assignor
+        async with Consumer(
+            self._servers,
+            network=self._network,
+            rng=self._rng,
+            **settings,
+        ) as consumer:
+            await consumer.subscribe(topics)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_keep_polling, consumer)
+                yield
+                nursery.cancel_scope.cancel()
+
     # -- all of it ------------------------------------------------------------------------------
 
     async def reset(self) -> None:
@@ -232,6 +264,12 @@ class Contents:
         ]
         if changed:
             await self.admin.incremental_alter_configs({every_broker: changed})
+
+
+async def _keep_polling(consumer: Consumer[bytes, bytes]) -> None:
+    """Take part in rebalances."""
+    while True:
+        await consumer.poll()
 
 
 def _as_bytes(content: bytes | str | None) -> bytes | None:

@@ -1,40 +1,86 @@
 """Faults by seed: what a test meets when it is played again and again, and the fewest that matter.
 
-Owns: `Fault`, `FaultPlan`, which draws them and plays them in a world, and `shrunk`. Rules:
+Owns: `Fault`, `drawn`, which makes the list of a seed, and `shrunk`. Rules:
 1. A plan is a list of faults with their times: the same seed is the same list, and any part of the
    list is a plan as well.
-2. Only what a program must survive: brokers die and come back one at a time, links of the program
-   hang for a while, answers are lost, requests come late. Nothing that was acknowledged by all
-   in-sync replicas is lost by it.
+2. Only what a program must survive is drawn: one broker at a time dies, stands still, has no disk
+   or cannot be reached; leaders and members come and go; requests are late, done twice, refused
+   with errors that are to be tried again, or their answers lost. Nothing that was acknowledged by
+   all in-sync replicas is lost by it.
 
-Called by: `kafka_world`, and the mark `kafka_faults` of `plugin`.
+Called by: `fault_player`, and the mark `kafka_faults` of `plugin`.
 """
 
 from __future__ import annotations
 
+import difflib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import trio
+from kraftrio.testing.request_faults import api_key_of, error_code_of
 
-from kraftrio.testing.request_faults import RequestFaults
-from kraftrio.testing.simulation.cluster import Cluster
+PROGRAM: Final = "program"  # in links: all machines of the program under test
+EVERY: Final = "every"  # in place of a group, or of one node's clock
+
+_NODE, _LINK, _REQUEST, _REFUSAL, _GROUP, _CLOCK = (
+    'a node, such as "n1"',
+    'a direction, such as "program>n1"',
+    'a request, such as "OffsetCommit"',
+    'a request and an error, such as "OffsetCommit NOT_COORDINATOR"',
+    'a group, or "every"',
+    'a node, or "every"',
+)
+KINDS: Final = {
+    "kill": _NODE,
+    "power cut": _NODE,
+    "pause": _NODE,
+    "full disk": _NODE,
+    "failing disk": _NODE,
+    "move leaders": _NODE,
+    "move coordinators": _NODE,
+    "cut": _LINK,
+    "lose answer": _REQUEST,
+    "delay": _REQUEST,
+    "duplicate": _REQUEST,
+    "refuse": _REFUSAL,
+    "rebalance": _GROUP,
+    "clock": _CLOCK,
+}
+"""What a fault may be, and what its target is."""
+
+_LASTING: Final = frozenset({"kill", "power cut", "pause", "full disk", "failing disk", "cut"})
+_TIMED: Final = _LASTING | {"delay", "clock"}
 
 _REQUESTS: Final = (
-    "Produce",
-    "OffsetCommit",
-    "Heartbeat",
-    "JoinGroup",
-    "SyncGroup",
-    "EndTxn",
-    "TxnOffsetCommit",
-    "Fetch",
+    *("Produce", "OffsetCommit", "Heartbeat", "JoinGroup", "SyncGroup", "Fetch"),
+    *("InitProducerId", "TxnOffsetCommit", "EndTxn"),
 )
-_KINDS: Final = ("kill", "pause", "cut", "lose answer", "delay", "lose answer", "delay")
+# What each of them may be answered by a cluster that does nothing wrong, while something moves.
+REFUSALS: Final = {
+    "Produce": ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "UNKNOWN_TOPIC_OR_PARTITION"),
+    "Fetch": ("FETCH_SESSION_ID_NOT_FOUND",),
+    "OffsetCommit": ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
+    "Heartbeat": ("NOT_COORDINATOR", "REBALANCE_IN_PROGRESS"),
+    "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+    "SyncGroup": ("REBALANCE_IN_PROGRESS", "NOT_COORDINATOR"),
+    "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
+    "TxnOffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+    "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
+}
+# Those that a test meets more often are named more often.
+_DRAWN: Final = (
+    *("kill", "kill", "pause", "cut", "cut", "full disk", "failing disk"),
+    *("lose answer", "lose answer", "lose answer", "delay", "delay", "duplicate"),
+    *("refuse", "refuse", "refuse", "rebalance", "rebalance", "clock"),
+)
+_DRAWN_OF_SEVERAL: Final = (*_DRAWN, "power cut", "move leaders", "move coordinators")
+_MOST = 6
 _HORIZON_S = 20.0
 _LONGEST_S = 15.0
+_LONGEST_DELAY_S = 5.0
+_LONGEST_CLOCK_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,84 +89,94 @@ class Fault:
 
     Attributes:
         at_s: when it happens, in seconds after the test began.
-        kind: kill, pause or cut (a node, or the way from the program to it), lose answer or delay
-            (of a request).
-        target: "n1", or the request.
-        length_s: how long it lasts; nothing for lost answers.
+        kind: one of `KINDS`.
+        target: whom it hits, as `KINDS` says.
+        length_s: how long it lasts, how late a request is, or how far a clock is moved; of no
+            meaning for the others.
+
+    Raises:
+        ValueError: there is no such fault; the text says what to write instead.
     """
 
     at_s: float
     kind: str
     target: str
-    length_s: float
+    length_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            near = difflib.get_close_matches(self.kind, KINDS, 1)
+            instead = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(KINDS)}"
+            raise ValueError(f"there is no fault {self.kind!r}; {instead}")
+        if self.at_s < 0 or (self.length_s < 0 and self.kind != "clock"):
+            raise ValueError(f"{self.kind!r} of {self.target!r}: its times are seconds, 0 or more")
+        form = KINDS[self.kind]
+        request, _, error = self.target.partition(" ")
+        if form in (_REQUEST, _REFUSAL):
+            api_key_of(request)
+        if form is _REFUSAL and error:
+            error_code_of(error)
+        is_wrong = (form is _REFUSAL) != bool(error) and form in (_REQUEST, _REFUSAL)
+        if not self.target or is_wrong or (form is _LINK) != (">" in self.target):
+            raise ValueError(f"{self.kind!r} cannot hit {self.target!r}: wanted is {form}")
 
     def __str__(self) -> str:
         text = f"{self.at_s:.2f} s: {self.kind} {self.target}"
-        return text if self.kind == "lose answer" else f"{text} for {self.length_s:.2f} s"
+        if self.kind == "clock":
+            return f"{text} by {self.length_s:+.2f} s"
+        return f"{text} for {self.length_s:.2f} s" if self.kind in _TIMED else text
+
+
+def check_nodes(faults: Sequence[Fault], names: Collection[str]) -> None:
+    """Check that faults hit only nodes that there are (ValueError)."""
+    for fault in faults:
+        form = KINDS[fault.kind]
+        named = fault.target.split(">") if form is _LINK else [fault.target]
+        if form is _LINK:
+            named = [name for name in named if name[:1] == "n" and name[1:].isdigit()]
+        elif form not in (_NODE, _CLOCK) or fault.target == EVERY:
+            continue
+        for name in named:
+            if name not in names:
+                known = ", ".join(names)
+                raise ValueError(f"{fault}: there is no node {name!r}: the nodes are {known}")
 
 
 def drawn(seed: int, node_count: int) -> list[Fault]:
     """Draw the faults of a seed: from one to six, in the order of their times."""
     rng = random.Random(f"kafka-faults-{seed}")
     faults = []
-    busy_until_s = 0.0  # one broker is down at a time
-    for at_s in sorted(rng.uniform(0, _HORIZON_S) for _ in range(rng.randint(1, 6))):
-        kind = rng.choice(_KINDS)
-        length_s = round(rng.uniform(0.1, _LONGEST_S), 2)
-        if kind in ("lose answer", "delay"):
-            target = rng.choice(_REQUESTS)
-            length_s = min(length_s, 5.0)
-        elif at_s < busy_until_s:
-            continue
-        else:
-            target = f"n{rng.randint(1, node_count)}"
+    busy_until_s = 0.0  # one broker is away at a time
+    for at_s in sorted(rng.uniform(0, _HORIZON_S) for _ in range(rng.randint(1, _MOST))):
+        kind = rng.choice(_DRAWN_OF_SEVERAL if node_count > 1 else _DRAWN)
+        target, length_s = _hit(kind, rng, node_count)
+        if kind in _LASTING:
+            if at_s < busy_until_s:
+                continue
             busy_until_s = at_s + length_s
-        faults.append(Fault(round(at_s, 2), kind, target, length_s))
+        faults.append(Fault(round(at_s, 2), kind, target, round(length_s, 2)))
     return faults
 
 
-async def play(
-    faults: Sequence[Fault], cluster: Cluster, requests: RequestFaults, program: str
-) -> None:
-    """Let the faults happen, each at its time after this began.
-
-    Args:
-        program: the machine of the program under test.
-    """
-    began_s = trio.current_time()
-    async with trio.open_nursery() as nursery:
-        for fault in faults:
-            await trio.sleep_until(began_s + fault.at_s)
-            cluster.world.note("world", "fault", str(fault))
-            match fault.kind:
-                case "lose answer":
-                    requests.lose_answer(fault.target, program)
-                case "delay":
-                    requests.delay(fault.target, program, seconds=fault.length_s)
-                case _:
-                    nursery.start_soon(_disturb, fault, cluster, program)
-
-
-async def _disturb(fault: Fault, cluster: Cluster, program: str) -> None:
-    """A node dies or stands still, or cannot be reached, for a while."""
-    (node,) = (node for node in cluster.nodes.values() if node.name == fault.target)
-    if not node.is_running or node.is_paused:
-        return  # the test has done something to it itself
-    match fault.kind:
-        case "kill":
-            node.crash()
-        case "pause":
-            node.pause()
-        case _:
-            cluster.internet.hang(program, fault.target)
-    await trio.sleep(fault.length_s)
-    cluster.world.note("world", "heal", str(fault))
-    if fault.kind == "kill" and not node.is_running:
-        node.start()
-    elif fault.kind == "pause" and node.is_paused:
-        node.resume()
-    elif fault.kind == "cut":
-        cluster.internet.mend(program, fault.target)
+def _hit(kind: str, rng: random.Random, node_count: int) -> tuple[str, float]:
+    """Draw whom a fault hits, and for how long."""
+    node = f"n{rng.randint(1, node_count)}"
+    match KINDS[kind]:
+        case form if form is _REFUSAL:
+            request = rng.choice(_REQUESTS)
+            return f"{request} {rng.choice(REFUSALS[request])}", 0.0
+        case form if form is _REQUEST:
+            length_s = rng.uniform(0.1, _LONGEST_DELAY_S) if kind == "delay" else 0.0
+            return rng.choice(_REQUESTS), length_s
+        case form if form is _GROUP:
+            return EVERY, 0.0
+        case form if form is _CLOCK:
+            length_s = rng.uniform(-_LONGEST_CLOCK_S, _LONGEST_CLOCK_S)
+            return rng.choice((node, EVERY)), length_s
+        case form if form is _LINK:
+            ends = rng.choice(((PROGRAM, node), (node, PROGRAM)))
+            return ">".join(ends), rng.uniform(0.1, _LONGEST_S)
+    return node, rng.uniform(0.1, _LONGEST_S) if kind in _LASTING else 0.0
 
 
 def shrunk(faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:

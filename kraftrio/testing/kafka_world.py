@@ -31,9 +31,9 @@ from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.contents import Contents
-from kraftrio.testing.fault_plan import Fault, play
+from kraftrio.testing.fault_plan import PROGRAM, Fault, check_nodes
+from kraftrio.testing.fault_player import FaultPlayer
 from kraftrio.testing.node_settings import node_settings
-from kraftrio.testing.request_faults import RequestFaults
 from kraftrio.testing.simulation.cluster import Cluster, Shape
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import START_WALL_MS, World
@@ -48,13 +48,11 @@ from kraftrio.testing.subjects import (
     cluster_healthy,
 )
 from kraftrio.testing.waiting import Wait
-from kraftrio.testing.world_faults import Links, NodeFaults
+from kraftrio.testing.world_faults import LOOKER, Links, NodeFaults, WorldFaults
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
 
-PROGRAM = "program"  # the machine of clients that no other one is named for
-_TEST = "test"
 _HEAL_TIMEOUT_S = 60.0
 
 
@@ -81,6 +79,7 @@ class KafkaWorld:
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a world has at least 1")
+        check_nodes(faults, [f"n{number}" for number in range(1, brokers + 1)])
         self.seed = seed
         self.faults = faults
         settings = {name: str(value) for name, value in (config or {}).items()}
@@ -88,8 +87,7 @@ class KafkaWorld:
         self._world = World(f"kafka-world-{seed}")
         self._cluster: Cluster | None = None
         self._contents: Contents | None = None
-        self._requests: RequestFaults | None = None
-        self._moved_s = 0.0  # how far the wall clocks were moved
+        self._on_demand: WorldFaults | None = None
         self._client_numbers = itertools.count(1)
 
     # -- the run ----------------------------------------------------------------------------------
@@ -107,14 +105,14 @@ class KafkaWorld:
         async def body() -> None:
             async with trio.open_nursery() as nursery:
                 cluster = self._cluster = Cluster(self._world, nursery, self._shape)
+                self._contents = Contents(
+                    self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
+                )
+                on_demand = self._on_demand = WorldFaults(cluster, nursery, self._contents)
                 cluster.start()
                 await cluster.wait_until(cluster.all_ready, "all brokers are up")
-                self._contents = Contents(
-                    self.bootstrap_servers, cluster.new_host(_TEST), self._world.rng(_TEST)
-                )
                 await nursery.start(self._contents.run)
-                self._requests = RequestFaults(cluster.internet)
-                nursery.start_soon(play, self.faults, cluster, self._requests, PROGRAM)
+                nursery.start_soon(FaultPlayer(on_demand).play, self.faults)
                 with self.machine(PROGRAM):
                     try:
                         results.append(await main())
@@ -137,7 +135,8 @@ class KafkaWorld:
         def wall_ns() -> int:
             if threading.get_ident() != here:
                 return time_ns()
-            return START_WALL_MS * 1_000_000 + int((self._world.now_s + self._moved_s) * 1e9)
+            moved_s = 0.0 if self._on_demand is None else self._on_demand.moved_s
+            return START_WALL_MS * 1_000_000 + int((self._world.now_s + moved_s) * 1e9)
 
         with (
             mock.patch.object(time, "time", lambda: wall_ns() / 1e9),
@@ -276,18 +275,23 @@ class KafkaWorld:
 
     # -- faults -----------------------------------------------------------------------------------
 
+    def _faults(self) -> WorldFaults:
+        self._running()
+        assert self._on_demand is not None
+        return self._on_demand
+
     def node(self, node_id: int) -> NodeFaults:
-        """A node, to be killed, paused or started again.
+        """A node, to be killed, paused or started again; its disk and its clock.
 
         Raises:
             ValueError: there is no such node.
         """
-        nodes = self._running().nodes
-        if node_id not in nodes:
-            raise ValueError(
-                f"there is no node {node_id}: the nodes are {', '.join(map(str, nodes))}"
-            )
-        return NodeFaults(nodes[node_id])
+        return self._faults().node(node_id)
+
+    @property
+    def links(self) -> Links:
+        """The network, to be cut and healed."""
+        return self._faults().links
 
     def lose_answer(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
         """Let the next request of a kind be done, its answer be lost, and the connection break.
@@ -299,27 +303,75 @@ class KafkaWorld:
         Raises:
             ValueError: Kafka has no such request.
         """
-        self._request_faults().lose_answer(request, machine, after_s=after_s)
+        self._faults().requests.lose_answer(request, machine, after_s=after_s)
 
     def delay(self, request: str, *, seconds: float, machine: str = PROGRAM) -> None:
         """Let the next request of a kind arrive so much later, with what follows it."""
-        self._request_faults().delay(request, machine, seconds=seconds)
+        self._faults().requests.delay(request, machine, seconds=seconds)
 
-    def _request_faults(self) -> RequestFaults:
-        self._running()
-        assert self._requests is not None
-        return self._requests
+    def refuse(self, request: str, error: str, *, machine: str = PROGRAM) -> None:
+        """Let the next request of a kind not be done, but be answered with an error.
+
+        Args:
+            error: as Kafka's protocol calls it, such as "NOT_COORDINATOR".
+
+        Raises:
+            ValueError: Kafka has no such request, or no such error.
+        """
+        self._faults().requests.refuse(request, machine, error=error)
+
+    def duplicate(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
+        """Let the next request of a kind come to its broker twice, as when a client that has given
+        it up sends it again.
+        """
+        self._faults().requests.duplicate(request, machine, after_s=after_s)
+
+    async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
+        """Let another in-sync replica lead a partition; return the id of its node.
+
+        Args:
+            to: the id of its node; None: any.
+
+        Raises:
+            ValueError: no such replica is in sync.
+        """
+        return await self._faults().move_leader(topic, partition, to)
+
+    async def move_coordinator(
+        self,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        to: int | None = None,
+    ) -> int:
+        """Let another node coordinate a group or a transactional id; return its id.
+
+        Raises:
+            ValueError: neither or both are named, or nobody else is in sync.
+        """
+        return await self._faults().move_coordinator(group, transactional_id, to)
+
+    async def rebalance(self, group: str) -> None:
+        """Let a member join a group and leave it again, without reading anything.
+
+        Raises:
+            ValueError: the group has no members with partitions.
+        """
+        await self._faults().rebalance(group)
+
+    async def deliver_again(self, group: str, records: int = 1) -> None:
+        """Let members get the newest records of each partition once more, that they have committed.
+
+        They are thrown out of their group meanwhile, as if they had died before those commits.
+
+        Raises:
+            ValueError: the group has no members, or has committed nothing.
+        """
+        await self._faults().deliver_again(group, records)
 
     def move_clocks(self, seconds: float) -> None:
         """Set every wall clock, of nodes and of the program, ahead (or back); timers stay.
 
         Retention, for one, goes by wall clocks. A week of timers takes minutes, this takes nothing.
         """
-        self._moved_s += seconds
-        for node in self._running().nodes.values():
-            node.clock.offset_ms += seconds * 1000
-
-    @property
-    def links(self) -> Links:
-        """The network, to be cut and healed."""
-        return Links(self._running().internet)
+        self._faults().move_clocks(seconds)

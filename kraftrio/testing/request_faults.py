@@ -1,11 +1,15 @@
-"""Faults of the next request of a kind that a machine sends: held up, or its answer lost.
+"""Faults of the next request of a kind: held up, refused, done twice, or its answer lost.
 
-Owns: `RequestFaults`, which reads the headers of requests as they leave a machine. Rules:
+Owns: `RequestFaults`, which reads the requests as they leave a machine of the program's, and stands
+before the brokers' handlers. Rules:
 1. A fault waits for its request as long as it takes, and is gone then.
 2. A request whose answer is lost is done by its broker; the connection then breaks, as it does when
    a broker dies after it has written. What the client does about it is what is under test.
+3. A request that is refused is not done; it is answered with the error in its turn.
+4. A request that is done twice comes a second time over another connection, as from a client that
+   has given up the first one; nobody reads the second answer.
 
-Called by: `kafka_world`, `fault_plan`.
+Called by: `world_faults`.
 """
 
 from __future__ import annotations
@@ -14,13 +18,22 @@ import difflib
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from kraftrio.testing.simulation.cluster import BROKER_PORT
-from kraftrio.testing.simulation.network import Internet, SimSocket
+import trio
+
+from kraftrio.broker.api.shared.refusals import refuse
+from kraftrio.broker.node.node import Node
+from kraftrio.broker.server.context import Handler, RequestContext
+from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster
+from kraftrio.testing.simulation.network import HostNetwork, SimSocket
+from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.protocol.fitting import fit_version
 
 _HEAD = struct.Struct(">ih")  # size of the frame, api key
 _SIZE_BYTES = 4
+_DUPLICATE_DEADLINE_S = 30.0
 
 
 def api_key_of(name: str) -> ApiKey:
@@ -36,76 +49,184 @@ def api_key_of(name: str) -> ApiKey:
     raise ValueError(f"there is no request {name!r}; do you mean {near[0]!r}?")
 
 
+def error_code_of(error: str) -> ErrorCode:
+    """The error that Kafka's protocol calls so, such as "NOT_COORDINATOR".
+
+    Raises:
+        ValueError: there is none, or it is NONE; the text names the nearest one.
+    """
+    names = [code.name for code in ErrorCode if code is not ErrorCode.NONE]
+    if error in names:
+        return ErrorCode[error]
+    near = difflib.get_close_matches(error.upper(), names, 1) or ["NOT_COORDINATOR"]
+    raise ValueError(f"there is no error {error!r}; do you mean {near[0]!r}?")
+
+
 @dataclass(slots=True)
 class _Awaited:
+    """A fault that waits for its request; machine None: any of the program's."""
+
     api_key: ApiKey
-    machine: str
-    happen: Callable[[SimSocket], None]
+    machine: str | None
+    text: str
+    happen: Callable[[SimSocket, bytes], None] | None = None
+    refusal: ErrorCode = ErrorCode.NONE
 
 
 class RequestFaults:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, internet: Internet) -> None:
-        self._internet = internet
+    Args:
+        nursery: where what takes time goes on.
+        is_program: tells whether a machine is one of the program's.
+    """
+
+    def __init__(
+        self, cluster: Cluster, nursery: trio.Nursery, is_program: Callable[[str], bool]
+    ) -> None:
+        self._internet = cluster.internet
+        self._nursery = nursery
+        self._is_program = is_program
         self._awaited: list[_Awaited] = []
         self._partial: dict[int, bytes] = {}  # the beginning of a frame, by socket
-        self._left: dict[int, int] = {}  # bytes of a frame that are still to come
-        internet.observers.append(self._on_send)
+        self._machines: dict[str, str] = {}  # by address
+        cluster.internet.observers.append(self._on_send)
+        cluster.on_made = self._stand_before
 
-    @property
-    def awaited_count(self) -> int:
-        """How many faults still wait for their request."""
-        return len(self._awaited)
-
-    def lose_answer(self, request: str, machine: str, *, after_s: float = 0.05) -> None:
+    def lose_answer(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
         """Let the next request of this kind be done, and its answer be lost.
 
         Args:
             request: as Kafka's protocol calls it, such as "OffsetCommit".
-            machine: which sends it.
+            machine: which sends it; None: any of the program's.
             after_s: when the client finds its connection broken.
         """
-        self._await(request, machine, lambda sock: self._internet.cut(sock, lose_answers_s=after_s))
+        self._await(
+            request,
+            machine,
+            "its answer is lost",
+            lambda sock, _: self._internet.cut(sock, lose_answers_s=after_s),
+        )
 
-    def delay(self, request: str, machine: str, *, seconds: float) -> None:
+    def delay(self, request: str, machine: str | None, *, seconds: float) -> None:
         """Let the next request of this kind arrive so much later, with all that follows it."""
 
-        def hold_up(sock: SimSocket) -> None:
+        def hold_up(sock: SimSocket, _frame: bytes) -> None:
             self._internet.stall(sock, True)
             self._internet.world.after(seconds, lambda: self._internet.stall(sock, False))
 
-        self._await(request, machine, hold_up)
+        self._await(request, machine, f"is {seconds:g} s late", hold_up)
 
-    def _await(self, request: str, machine: str, happen: Callable[[SimSocket], None]) -> None:
-        self._awaited.append(_Awaited(api_key_of(request), machine, happen))
+    def duplicate(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
+        """Let the next request of this kind come to its broker twice.
+
+        Args:
+            after_s: how much later the second one is sent.
+        """
+
+        def send_again(sock: SimSocket, frame: bytes) -> None:
+            node = sock.peer.host.name
+            self._nursery.start_soon(self._send_again, sock.host.name, node, frame, after_s)
+
+        self._await(request, machine, "comes twice", send_again)
+
+    def refuse(self, request: str, machine: str | None, *, error: str) -> None:
+        """Let the next request of this kind not be done, but be answered with an error."""
+        code = error_code_of(error)
+        self._awaited.append(
+            _Awaited(api_key_of(request), machine, f"is refused with {error}", refusal=code)
+        )
+
+    def _await(
+        self,
+        request: str,
+        machine: str | None,
+        text: str,
+        happen: Callable[[SimSocket, bytes], None],
+    ) -> None:
+        self._awaited.append(_Awaited(api_key_of(request), machine, text, happen))
+
+    def _take(self, api_key: int, machine: str, *, is_refusal: bool) -> _Awaited | None:
+        """Take the fault that has waited for this request, if there is one."""
+        for awaited in self._awaited:
+            if (
+                awaited.api_key == api_key
+                and awaited.machine in (None, machine)
+                and (awaited.happen is None) is is_refusal
+            ):
+                self._awaited.remove(awaited)
+                text = f"{awaited.api_key.name} of {machine} {awaited.text}"
+                self._internet.world.note("world", "fault", text)
+                return awaited
+        return None
+
+    # -- on the way -----------------------------------------------------------------------------
 
     def _on_send(self, sock: SimSocket, chunk: bytes) -> None:
-        if sock.peer_port != BROKER_PORT:
+        machine = sock.host.name
+        if sock.peer_port != BROKER_PORT or not self._is_program(machine):
             return
-        for api_key in self._requests_in(sock.serial, chunk):
-            for awaited in self._awaited:
-                if awaited.api_key == api_key and awaited.machine == sock.host.name:
-                    self._awaited.remove(awaited)
-                    self._internet.world.note(
-                        "world", "fault", f"{awaited.api_key.name} of {awaited.machine}"
-                    )
-                    awaited.happen(sock)
-                    break
+        for frame in self._frames_in(sock.serial, chunk):
+            awaited = self._take(_HEAD.unpack_from(frame)[1], machine, is_refusal=False)
+            if awaited is not None and awaited.happen is not None:
+                awaited.happen(sock, frame)
 
-    def _requests_in(self, serial: int, chunk: bytes) -> list[int]:
-        """The API keys of the requests that begin in what a socket sends."""
+    def _frames_in(self, serial: int, chunk: bytes) -> list[bytes]:
+        """The requests that end in what a socket sends."""
         found = []
-        left = self._left.get(serial, 0)
-        data = chunk[left:]
-        left = max(0, left - len(chunk))
-        data = self._partial.pop(serial, b"") + data
+        data = self._partial.pop(serial, b"") + chunk
         while len(data) >= _HEAD.size:
-            size, api_key = _HEAD.unpack_from(data)
-            found.append(api_key)
-            left = max(0, _SIZE_BYTES + size - len(data))
-            data = data[_SIZE_BYTES + size :]
+            end = _SIZE_BYTES + _HEAD.unpack_from(data)[0]
+            if len(data) < end:
+                break
+            found.append(data[:end])
+            data = data[end:]
         if data:
             self._partial[serial] = data
-        self._left[serial] = left
         return found
+
+    async def _send_again(self, machine: str, node: str, frame: bytes, after_s: float) -> None:
+        await trio.sleep(after_s)
+        network = HostNetwork(self._internet, machine)
+        with trio.move_on_after(_DUPLICATE_DEADLINE_S):
+            try:
+                sock = await network.connect(node, BROKER_PORT)
+            except OSError as error:
+                self._internet.world.note("world", "fault", f"it came once: {error}")
+                return
+            try:
+                self._internet.carry(sock, frame)
+                await sock.wait_readable()
+            finally:
+                sock.close()
+
+    # -- before the handlers ----------------------------------------------------------------------
+
+    def _stand_before(self, node: Node) -> None:
+        """See every request that a node is to handle for a client."""
+        services = node._broker and node._broker.services
+        if services:
+            services._handlers = {
+                key: self._refusing(handler) for key, handler in services._handlers.items()
+            }
+
+    def _refusing(self, handler: Handler) -> Handler:
+        def handle(request: Any, context: RequestContext) -> Any:
+            awaited = self._awaited and self._refusal_of(context)
+            if not awaited:
+                return handler(request, context)
+            if context.api_key == ApiKey.PRODUCE and request.acks == 0:
+                return None  # nobody is told
+            response = refuse(context.api_key, request, awaited.refusal)
+            return fit_version(response, context.api_version)
+
+        return handle
+
+    def _refusal_of(self, context: RequestContext) -> _Awaited | None:
+        address = context.client.host
+        if address not in self._machines:
+            self._machines = {host.address: name for name, host in self._internet.hosts.items()}
+        machine = self._machines.get(address, "")
+        if not self._is_program(machine):
+            return None
+        return self._take(context.api_key, machine, is_refusal=True)

@@ -1,22 +1,36 @@
-"""Faults on demand in a world: of nodes, their disks, and the links between machines.
+"""Faults on demand in a world: of nodes, disks, clocks, links, requests, leaders and groups.
 
-Owns: `NodeFaults` and `Links`. Each happens at once, at the instant of virtual time at which it is
-asked for; what is asked of what is not there is a ValueError that says what to do first.
+Owns: `WorldFaults`, `NodeFaults` and `Links`. Each happens at once, at the instant of virtual time
+at which it is asked for; what is asked of what is not there is a ValueError that says what to do
+first. They are a world's own, so that they end with it.
 
-Called by: `kafka_world`.
+Called by: `kafka_world` and `fault_player`.
 """
 
 from __future__ import annotations
 
-from kraftrio.testing.simulation.cluster import SimNode
+import trio
+
+from kraftrio.testing import moves
+from kraftrio.testing.contents import Contents
+from kraftrio.testing.request_faults import RequestFaults
+from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.network import Internet
+from kraftrio.wire.primitives import TopicPartition
+
+LOOKER = "test"  # the machine from which the test itself looks at the cluster
+# What a node says, and that it may end, when its disk does.
+_FULL = ("No space left", "disk full", "load failed")
+_FAILED = (BROKEN, "log directory that is offline", "no log directory is online", "load failed")
 
 
 class NodeFaults:
     """What can be done to one node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: SimNode, cluster: Cluster) -> None:
         self._node = node
+        self._world = cluster.world
 
     @property
     def is_running(self) -> bool:
@@ -62,12 +76,38 @@ class NodeFaults:
         self._node.resume()
 
     def fill_disk(self, room_bytes: int = 0) -> None:
-        """Leave so much room on its disk."""
+        """Leave so much room for its logs: writes fail with ENOSPC, until `free_disk`.
+
+        The metadata quorum's log is thought to be on another disk.
+        """
+        self._world.tolerated += _FULL
+        self._world.note(self._node.name, "disk", f"room for {room_bytes} bytes")
+        self._node.disk.has_metadata_apart = True
         self._node.disk.room_bytes = room_bytes
 
     def free_disk(self) -> None:
         """Give its disk enough room."""
+        self._world.note(self._node.name, "disk", "has room")
         self._node.disk.room_bytes = None
+
+    def fail_disk(self) -> None:
+        """Let all that is done on its disk fail with EIO, until `heal_disk`.
+
+        A node ends when it meets that, as Kafka does without a log directory.
+        """
+        self._world.tolerated += _FAILED
+        self._world.note(self._node.name, "disk", "fails")
+        self._node.disk.broken_path = "/"
+
+    def heal_disk(self) -> None:
+        """Mend its disk, with all that was on it; a node that has ended is to be started again."""
+        self._world.note(self._node.name, "disk", "is mended")
+        self._node.disk.broken_path = None
+
+    def move_clock(self, seconds: float) -> None:
+        """Set its wall clock ahead (or back); timers stay."""
+        self._world.note(self._node.name, "clock", f"moved by {seconds:+g} s")
+        self._node.clock.offset_ms += seconds * 1000
 
 
 class Links:
@@ -95,6 +135,91 @@ class Links:
                 self._internet.hang(name, other)
                 self._internet.hang(other, name)
 
-    def heal(self) -> None:
-        """Let everything pass; what was held up arrives now."""
-        self._internet.mend_all()
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """Let everything pass, or what goes from one machine to another; what was held up arrives
+        now.
+        """
+        if source is None and target is None:
+            self._internet.mend_all()
+            return
+        if source is None or target is None:
+            raise ValueError("heal() heals all; one direction is heal(source, target)")
+        self._check(source, target)
+        self._internet.mend(source, target)
+
+
+class WorldFaults:
+    """All that can be done to a world.
+
+    Attributes:
+        moved_s: how far the program's wall clock is ahead of virtual time.
+    """
+
+    def __init__(self, cluster: Cluster, nursery: trio.Nursery, contents: Contents) -> None:
+        self.cluster = cluster
+        self.requests = RequestFaults(cluster, nursery, self.is_program)
+        self.links = Links(cluster.internet)
+        self.moved_s = 0.0
+        self._contents = contents
+
+    def is_program(self, machine: str) -> bool:
+        """Tell whether a machine is one of the program's."""
+        is_node = any(node.name == machine for node in self.cluster.nodes.values())
+        return bool(machine) and machine != LOOKER and not is_node
+
+    def node(self, node_id: int) -> NodeFaults:
+        """A node by its id (ValueError: there is none)."""
+        nodes = self.cluster.nodes
+        if node_id not in nodes:
+            raise ValueError(
+                f"there is no node {node_id}: the nodes are {', '.join(map(str, nodes))}"
+            )
+        return NodeFaults(nodes[node_id], self.cluster)
+
+    def move_clocks(self, seconds: float) -> None:
+        """Set every wall clock ahead (or back)."""
+        self.moved_s += seconds
+        for node_id in self.cluster.nodes:
+            self.node(node_id).move_clock(seconds)
+
+    async def move_leader(self, topic: str, partition: int, to: int | None) -> int:
+        """See `moves.move_leader`."""
+        place = TopicPartition(topic, partition)
+        self._note(f"{topic}-{partition} gets another leader")
+        return await moves.move_leader(self._contents, place, to)
+
+    async def move_coordinator(
+        self, group: str | None, transactional_id: str | None, to: int | None
+    ) -> int:
+        """See `moves.coordinator_of` and `moves.move_leader`."""
+        place = await moves.coordinator_of(
+            self._contents, group=group, transactional_id=transactional_id
+        )
+        self._note(f"{group or transactional_id} gets another coordinator")
+        return await moves.move_leader(self._contents, place, to)
+
+    async def move_all_from(self, node_id: int, *, coordinators: bool) -> int:
+        """See `moves.move_all_from`."""
+        return await moves.move_all_from(self._contents, node_id, coordinators=coordinators)
+
+    async def rebalance(self, group: str) -> None:
+        """See `moves.rebalance`."""
+        self._note(f"a member joins {group}, and leaves it again")
+        await moves.rebalance(self._contents, group)
+
+    async def deliver_again(self, group: str, records: int) -> None:
+        """See `moves.deliver_again`."""
+        self._note(f"{records} records of each partition come to {group} again")
+        await moves.deliver_again(self._contents, group, records)
+
+    async def groups_with_partitions(self) -> list[str]:
+        """The groups that can be rebalanced."""
+        groups = await self._contents.groups()
+        return sorted(
+            group_id
+            for group_id, group in groups.items()
+            if any(member.assignment for member in group.members)
+        )
+
+    def _note(self, text: str) -> None:
+        self.cluster.world.note("world", "fault", text)

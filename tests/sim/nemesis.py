@@ -19,8 +19,8 @@ from random import Random
 
 import trio
 
-from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.testing.simulation.cluster import Cluster, DiskSpeed, SimNode
+from kraftrio.testing.simulation.in_sync import has_partners, is_in_sync
 from kraftrio.testing.simulation.network import LinkQuality, SimSocket
 from kraftrio.testing.simulation.world import SimulationFailure
 from tests.sim.client import SimClient
@@ -164,51 +164,12 @@ class Nemesis:
 
     async def until_in_sync(self, node: SimNode) -> None:
         """Wait until a node runs and is in every ISR that it belongs to."""
-        while not self._is_in_sync(node):  # noqa: ASYNC110
+        while not is_in_sync(self._cluster, node):  # noqa: ASYNC110
             await trio.sleep(0.1)
 
-    def _images(self) -> list[MetadataImage]:
-        nodes = [node for node in self._cluster.nodes.values() if node.node is not None]
-        return [node.quorum.image for node in nodes if node.quorum.is_active_controller]
-
     def may_lose_power(self, node: SimNode) -> bool:
-        """Tell whether nothing else is broken and each of a node's replicas has a partner, which no
-        leader is about to take out of the ISR.
-        """
-        if self._under_way > 1:
-            return False
-        cluster = self._cluster
-        images = self._images()
-        if len(images) != 1 or not all(
-            n.is_ready or not n.is_broker for n in cluster.nodes.values()
-        ):
-            return False
-        for topic in images[0].topics_by_name.values():
-            for partition in topic.partitions.values():
-                if node.node_id in partition.replicas and (
-                    len(partition.isr) < len(partition.replicas) or len(partition.isr) < 2
-                ):
-                    return False
-        return not any(
-            partition.state.pending_proposal
-            for broker in cluster.brokers
-            if broker.replica_manager is not None
-            for partition in broker.replica_manager.hosted.partitions()
-        )
-
-    def _is_in_sync(self, node: SimNode) -> bool:
-        images = self._images()
-        if len(images) != 1 or not (node.is_ready or not node.is_broker):
-            return False
-        broker = images[0].brokers.get(node.node_id)
-        if node.is_broker and (broker is None or broker.fenced):
-            return False
-        return all(
-            node.node_id in partition.isr
-            for topic in images[0].topics_by_name.values()
-            for partition in topic.partitions.values()
-            if node.node_id in partition.replicas
-        )
+        """Tell whether nothing else is broken and each of a node's replicas has a partner."""
+        return self._under_way <= 1 and has_partners(self._cluster, node)
 
     async def _pause(self) -> None:
         node = self.some_node()

@@ -216,6 +216,7 @@ class SimNode:
                     self._cluster.shape.first_credentials,
                 )
                 self._cluster.files.apply(self.node)
+                self._cluster.on_made(self.node)
                 await self.node.run_until(stopping)
         except BaseException as error:
             if not incarnation.is_alive:
@@ -366,6 +367,7 @@ class Cluster:
             if "controller" in roles
         )
         self.files = FileSizes()
+        self.on_made: Callable[[Node], object] = lambda _node: None  # before it runs
         self.secured: Callable[[Network], Network] = lambda network: network  # of clients
         self.weak: set[int] = set()  # lost power: may be in an ISR without all that was in it
         self.wiped: set[int] = set()  # came back without their memory, and are not in sync yet

@@ -89,7 +89,7 @@ class SimFile:
             return
         content = bytes(data)
         self._disk.check_call("write", self._path)
-        room = self._disk.room_bytes
+        room = self._disk.room_for(self._path)
         if room is not None and position + len(content) > len(self._inode.data):
             if room < len(content):
                 self._write(content[:room], position)
@@ -229,6 +229,7 @@ class SimDisk:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self.room_bytes: int | None = None  # what still can be written; None: enough
+        self.has_metadata_apart = False  # on another disk, which has room
         self.is_dead = False  # of a process that was killed: changes nothing any more
         self.locks: set[str] = set()
         self.bad_reads: BadReads | None = None
@@ -252,6 +253,10 @@ class SimDisk:
             raise OSError(errno.EIO, BROKEN, path)
         if self.failing_calls is not None:
             self.failing_calls.check(operation, path)
+
+    def room_for(self, path: str) -> int | None:
+        """How much can be written to a file; None: enough."""
+        return None if self.has_metadata_apart and is_metadata(path) else self.room_bytes
 
     # -- damage ---------------------------------------------------------------------------------
 
@@ -347,6 +352,7 @@ class SimDisk:
     def _successor(self) -> SimDisk:
         successor = SimDisk(self.now_ms)
         successor.room_bytes = self.room_bytes
+        successor.has_metadata_apart = self.has_metadata_apart
         successor.holes, successor.broken_path = self.holes, self.broken_path
         self.is_dead = True
         return successor

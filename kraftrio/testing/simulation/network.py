@@ -370,6 +370,10 @@ class Internet:
         """Take bytes from a socket; they arrive later, or not."""
         for observe in self.observers:
             observe(sock, chunk)
+        self.carry(sock, chunk)
+
+    def carry(self, sock: SimSocket, chunk: bytes) -> None:
+        """Take bytes without having them observed."""
         quality = sock.link.quality
         if len(chunk) > 1 and self.rng.random() < quality.split_chance:
             cut = self.rng.randrange(1, len(chunk))
