@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.controller.producer_ids import ProducerIdManager
 from kraftrio.wire.errors import ErrorCode
@@ -55,11 +57,15 @@ def test_one_block_is_asked_for_at_a_time() -> None:
     assert [result.value[1] for result in waiting] == [0, 1, 2, 3, 4]
 
 
-def test_a_refused_block_is_an_error_that_clients_retry() -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS for everyone who waits; the next one asks again."""
+@pytest.mark.parametrize(
+    "code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT]
+)
+def test_a_refused_block_is_an_error_that_clients_retry(code: ErrorCode) -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS for everyone who waits, never a timeout, which would end a
+    producer (KAFKA-14417); the next one asks again."""
     blocks = Blocks()
     waiting = [blocks.ids.next_producer_id() for _ in range(2)]
-    refusal = AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    refusal = AllocateProducerIdsResponse(error_code=code)
     blocks.waiting.pop(0).complete(refusal)
     assert [result.value for result in waiting] == [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)

@@ -23,6 +23,7 @@ from kraftrio.wire.messages.groups import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     SyncGroupRequest,
@@ -388,6 +389,28 @@ def test_commit_that_times_out_may_still_count(broker: BrokerStandIn) -> None:
     assert fetched(fetch(broker)) == (0, -1)
     broker.replicas.commit(partition_of(broker))
     assert fetched(fetch(broker)) == (0, 2)
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+def test_a_log_that_commits_nothing_is_no_timeout_to_a_fetch(
+    broker: BrokerStandIn, version: int
+) -> None:
+    """In every layout it is NOT_COORDINATOR, on which clients look for another (KAFKA-17267)."""
+    asked = OffsetFetchRequestTopics(name="topic", topic_id=TOPIC_ID, partition_indexes=[0])
+    request = OffsetFetchRequest(
+        group_id="group",
+        topics=[OffsetFetchRequestTopic(name="topic", partition_indexes=[0])],
+        groups=[OffsetFetchRequestGroup(group_id="group", topics=[asked])],
+        require_stable=True,
+    )
+    broker.replicas.auto_commit = False
+    pending = commit(broker)
+    fetching = broker.call(request, version)
+    broker.timers.advance(5_000)
+    assert commit_error(pending) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response = value_of(fetching)
+    found = [response] if version < 8 else response.groups
+    assert {one.error_code for one in found} == {ErrorCode.NOT_COORDINATOR}
 
 
 @pytest.mark.parametrize(
