@@ -37,24 +37,30 @@ class SimpleAssignor:
     def assign(self, spec: AssignmentSpec) -> Assignment:
         """Return the new target assignment; AssignorError as `Assignor.assign`."""
         member_ids = spec.members_in_order()
-        subscribers: dict[bytes, list[int]] = {}
-        for member, member_id in enumerate(member_ids):
-            for topic_id in spec.members[member_id].subscribed_topic_ids:
-                subscribers.setdefault(topic_id, []).append(member)
-        if not subscribers:
+        subscribed = [spec.members[member_id].subscribed_topic_ids for member_id in member_ids]
+        if not any(subscribed):
             return {}
         result: list[dict[bytes, set[int]]] = [{} for _ in member_ids]
         holders = _holders(spec, member_ids)
         if spec.is_homogeneous:
-            topic_ids = sorted(subscribers, key=topic_id_order)
+            topic_ids = sorted(subscribed[0], key=topic_id_order)
             _spread_topics(spec, topic_ids, list(range(len(member_ids))), holders, result)
         else:
-            for topic_id, members in subscribers.items():
+            for topic_id, members in _subscribers(subscribed).items():
                 _spread_topics(spec, [topic_id], members, holders, result)
         return {
             member_id: _as_before(spec.members[member_id].assigned, partitions)
             for member_id, partitions in zip(member_ids, result, strict=True)
         }
+
+
+def _subscribers(subscribed: list[frozenset[bytes]]) -> dict[bytes, list[int]]:
+    """Each topic's members, in order."""
+    subscribers: dict[bytes, list[int]] = {}
+    for member, topic_ids in enumerate(subscribed):
+        for topic_id in topic_ids:
+            subscribers.setdefault(topic_id, []).append(member)
+    return subscribers
 
 
 def _as_before(before: MemberAssignment, now: dict[bytes, set[int]]) -> MemberAssignment:
