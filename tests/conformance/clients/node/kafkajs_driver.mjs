@@ -262,6 +262,13 @@ async function serve() {
 
 // --- member -------------------------------------------------------------------------------------
 
+// A connection that is closed fails its requests, and kafkajs waits for not all of them: what it
+// waits for it tries again. Node would end the process for the others.
+process.on('unhandledRejection', (error) => {
+  if (error.name !== 'KafkaJSConnectionClosedError') throw error;
+  console.error(error.message);
+});
+
 async function member(topic, groupId, name, sessionTimeout, heartbeatInterval, commitInterval) {
   const consumer = kafka.consumer({
     groupId,
@@ -288,8 +295,10 @@ async function member(topic, groupId, name, sessionTimeout, heartbeatInterval, c
       : { autoCommit: false };
     await consumer.run({ ...commits, eachBatch });
   };
-  // It gives up when it finds no coordinator, as while a broker stops, and is to be started again.
+  // It gives up when it finds no coordinator, as while a broker stops, and joins anew: by itself, or
+  // when it is started again. It reads nothing meanwhile.
   consumer.on(consumer.events.CRASH, ({ payload }) => {
+    say({ assigned: [] });
     if (payload.restart) return;
     start().catch((error) => say({ failure: error.stack }));
   });
