@@ -1,7 +1,7 @@
 /*
  * A member of a consumer group for tests: see python_member.py for the lines that it writes.
  *
- * GroupMember.java PROTOCOL ADDRESS TOPIC GROUP NAME SESSION_MS
+ * GroupMember.java PROTOCOL ADDRESS TOPIC GROUP NAME SESSION_MS [INSTANCE_ID]
  * It commits by itself, often, and leaves when its input ends or says so.
  */
 
@@ -51,6 +51,9 @@ public class GroupMember {
         if (args[0].equals("classic")) {
             settings.put("session.timeout.ms", args[5]);
             settings.put("heartbeat.interval.ms", "500");
+        }
+        if (args.length > 6) {
+            settings.put("group.instance.id", args[6]);
         }
         settings.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         settings.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");

@@ -2,7 +2,9 @@
 
 Members are processes of one client. While records are written all the time they join, leave, are
 killed with SIGKILL, and paused (SIGSTOP) past their session; on a cluster coordinators are killed
-as well. Then everybody still there reads and commits all to the end. `ChurnModel` is the judge.
+as well. Static members are restarted instead, and paused for less than their session: they keep
+what they have. Where the broker assigns, one more then joins and one leaves, and only what must
+move moves. At last everybody still there reads and commits all to the end. `ChurnModel` judges.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
@@ -30,6 +33,7 @@ from kraftrio.wire.messages.groups import (
 from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.cases.raw_client import ConnectionClosed, RawClient
 from tests.conformance.churn.model import ChurnModel
+from tests.conformance.churn.our_member import OUR_CLIENTS
 from tests.conformance.churn.python_member import CLIENTS, COMMIT_MS, HEARTBEAT_MS
 from tests.conformance.clients.install import go_program, node_script, python_client
 
@@ -43,10 +47,12 @@ DRIVEN: dict[str, Callable[[], list[str]]] = {
     "sarama": lambda: [str(go_program("sarama"))],
     "kafkajs": lambda: node_script("kafkajs_driver.mjs"),
 }
-ALL_CLIENTS = (*CLIENTS, *JAVA, *DRIVEN)
+ALL_CLIENTS = (*CLIENTS, *OUR_CLIENTS, *JAVA, *DRIVEN)
+STATIC_CLIENTS = tuple(one for one in ALL_CLIENTS if one != "kafkajs")  # which has no such members
 # librdkafka sends commits that nobody answered again after later ones.
 _RESEND_COMMITS = ("confluent-classic", "confluent-consumer")
 _CHANGES = ("left", "killed", "paused", "faults")
+_STATIC_CHANGES = ("restarted", "killed", "paused", "faults")
 
 
 def broker_settings(session_ms: int) -> dict[str, int]:
@@ -69,6 +75,7 @@ class Plan:
         client: of the members, one of `ALL_CLIENTS`.
         seconds: how long members come and go.
         fault: something that breaks the brokers, called now and then; None: nothing does.
+        is_static: members have instance ids, and are restarted within their session.
     """
 
     client: str
@@ -81,20 +88,29 @@ class Plan:
     session_ms: int
     seed: int
     fault: Callable[[], None] | None = None
+    is_static: bool = False
+
+    @property
+    def does_broker_assign(self) -> bool:
+        """Whether the members speak the consumer protocol (KIP-848)."""
+        return self.client.endswith("-consumer")
 
 
 def command_of(plan: Plan, name: str, folder: Path) -> list[str]:
     """The command of a member."""
     where = [plan.bootstrap, plan.topic, plan.group, name, str(plan.session_ms)]
+    instance = [name] if plan.is_static else []
     times = [str(HEARTBEAT_MS), str(COMMIT_MS)]
-    if plan.client in CLIENTS:
-        module = "tests.conformance.churn.python_member"
-        command = [sys.executable, "-m", module, plan.client, *where]
+    if plan.client in CLIENTS or plan.client in OUR_CLIENTS:
+        program = "python_member" if plan.client in CLIENTS else "our_member"
+        module = f"{__package__}.{program}"
+        command = [sys.executable, "-m", module, plan.client, *where, *instance]
     elif plan.client in DRIVEN:
-        command = [*DRIVEN[plan.client](), "member", *where, *times]
+        command = [*DRIVEN[plan.client](), "member", *where, *times, *instance]
     else:
         java = apache_kafka().java_command(extra_class_path=_compiled(folder))
-        command = [*java, _PROGRAM.stem, plan.client.removeprefix("java-"), *where]
+        protocol = plan.client.removeprefix("java-")
+        command = [*java, _PROGRAM.stem, protocol, *where, *instance]
     return ["nice", "-n", "5", *command]
 
 
@@ -115,7 +131,7 @@ class Member:
     def __init__(self, name: str, command: list[str], model: ChurnModel, log: Path) -> None:
         self.name = name
         self._model = model
-        self._log = log.open("wb")
+        self._log = log.open("ab")
         self.log_path = log
         self.is_leaving = False  # what it is given meanwhile it does not keep
         self.process = subprocess.Popen(
@@ -167,14 +183,16 @@ class Churn:
         self._plan = plan
         self._folder = folder
         self._rng = Random(plan.seed)
-        self._changes = cycle(self._rng.sample(_CHANGES, len(_CHANGES)))
+        changes = _STATIC_CHANGES if plan.is_static else _CHANGES
+        self._changes = cycle(self._rng.sample(changes, len(changes)))
         self._members: list[Member] = []
         self._leaving: list[Member] = []
         self._names = 0
         self._failures: list[BaseException] = []
         self.model = ChurnModel()
         self.ends: dict[int, int] = dict.fromkeys(range(plan.partitions), 0)
-        self.counts = dict.fromkeys(("joined", "left", "killed", "paused", "faults"), 0)
+        self.counts = dict.fromkeys(("joined", *changes), 0)
+        self._moved: list[str] = []  # without need
 
     def run(self) -> list[str]:
         """Do all of it; return what the model has to complain of."""
@@ -185,11 +203,17 @@ class Churn:
             writer = stack.enter_context(self._beside(self._write))
             for _ in range(self._plan.members):
                 self._join()
-            self._wait_until(self._all_share, "each member has partitions")
+            self._wait_settled()
+            moves = self.model.moves
             end_s = time.monotonic() + self._plan.seconds
             while time.monotonic() < end_s and not self._failures:
                 stop.wait(self._rng.uniform(0.5, 3.0))
                 self._change()
+            if self._plan.is_static:
+                self._wait_settled()
+                self._note_moves("members were restarted", self.model.moves - moves, 0)
+            if self._plan.does_broker_assign:
+                self._join_and_leave()
             writer.set()
             self._wait_until(
                 lambda: not self.model.behind(self.ends),
@@ -202,8 +226,9 @@ class Churn:
                 member.end()
             watcher.set()
         assert not self._failures, self._failures
+        (self._folder / "history.txt").write_text("\n".join(self.model.history()))
         may_go_back = self.counts["faults"] > 0 and self._plan.client in _RESEND_COMMITS
-        return self.model.errors(self.ends, may_go_back=may_go_back)
+        return [*self._moved, *self.model.errors(self.ends, may_go_back=may_go_back)]
 
     def _wait_until(
         self, condition: Callable[[], bool], wanted: str, found: Callable[[], str] = str
@@ -214,9 +239,20 @@ class Churn:
             assert time.monotonic() < end_s, f"not in {DRAIN_S:g} s: {wanted} {found()}"
             time.sleep(0.1)
 
-    def _all_share(self) -> bool:
-        owners = {one[-1].member for one in self.model.owners().values()}
-        return owners == {member.name for member in self._members}
+    def _wait_settled(self) -> None:
+        """Wait until each partition has an owner, and each member about as many as any other."""
+
+        def counts() -> list[int]:
+            owned = Counter(self.model.held().values())
+            return [owned[member.name] for member in self._members]
+
+        def is_settled() -> bool:
+            found = counts()
+            return sum(found) == self._plan.partitions and max(found) - min(found) <= 1
+
+        self._wait_until(
+            is_settled, "all partitions are shared by all members", lambda: str(counts())
+        )
 
     @contextlib.contextmanager
     def _beside(self, work: Callable[[threading.Event], None]) -> Iterator[threading.Event]:
@@ -239,9 +275,11 @@ class Churn:
 
     # -- members ----------------------------------------------------------------------------------
 
-    def _join(self) -> None:
-        name = f"m{self._names}"
-        self._names += 1
+    def _join(self, name: str | None = None) -> None:
+        """Start a member, one of a new name unless it is given."""
+        if name is None:
+            name = f"m{self._names}"
+            self._names += 1
         command = command_of(self._plan, name, self._folder / "classes")
         self._members.append(Member(name, command, self.model, self._folder / f"{name}.log"))
         self.counts["joined"] += 1
@@ -257,27 +295,66 @@ class Churn:
             return
         victim = self._rng.choice(self._members)
         what = next(self._changes)
+        if what == "killed" and self._plan.is_static and self._plan.does_broker_assign:
+            what = "restarted"  # a dead member holds its instance id until its session ends
         if what == "faults":
             if self._plan.fault is None:
                 return
             self._plan.fault()
+        elif what == "paused":
+            self._pause(victim)
+        elif self._plan.is_static:
+            self._restart(victim, is_killed=what == "killed")
         elif what == "left":
-            self._members.remove(victim)
-            self._leaving.append(victim)
-            victim.ask_to_leave()
-        elif what == "killed":
+            self._leave(victim)
+        else:
             self._members.remove(victim)
             victim.kill9()
-        else:
-            self._pause(victim)
         self.counts[what] += 1
 
+    def _leave(self, member: Member) -> None:
+        self._members.remove(member)
+        self._leaving.append(member)
+        member.ask_to_leave()
+
     def _pause(self, member: Member) -> None:
-        """Let a member stand still for longer than its session."""
+        """Let a member stand still for longer than its session, a static one for less."""
         os.kill(member.process.pid, signal.SIGSTOP)
-        self.model.lose(member.name, time.time() * 1000)
-        time.sleep(1.4 * self._plan.session_ms / 1000)
+        if not self._plan.is_static:
+            self.model.lose(member.name, time.time() * 1000)
+        time.sleep((0.2 if self._plan.is_static else 1.4) * self._plan.session_ms / 1000)
         os.kill(member.process.pid, signal.SIGCONT)
+
+    def _restart(self, member: Member, *, is_killed: bool) -> None:
+        """End a member and start it again."""
+        self._members.remove(member)
+        if is_killed:
+            member.kill9()
+        else:
+            member.ask_to_leave()
+            member.end()
+        self._join(member.name)
+
+    def _join_and_leave(self) -> None:
+        """One more joins, and one leaves: only what must move moves."""
+        while len(self._members) < self._plan.members:
+            self._join()
+        self._wait_settled()
+        moves = self.model.moves
+        self._join()
+        self._wait_settled()
+        needed = self._plan.partitions // len(self._members)
+        self._note_moves("a member joined", self.model.moves - moves, needed)
+        moves = self.model.moves
+        victim = self._rng.choice(self._members)
+        needed = Counter(self.model.held().values())[victim.name]
+        self._leave(victim)
+        self._wait_settled()
+        self._note_moves("a member left", self.model.moves - moves, needed)
+
+    def _note_moves(self, what: str, moves: int, needed: int) -> None:
+        if moves != needed:
+            self._moved.append(f"{what}: {moves} partitions moved, not {needed}")
 
     def _end_all(self) -> None:
         for member in [*self._members, *self._leaving]:

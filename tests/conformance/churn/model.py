@@ -101,6 +101,19 @@ class ChurnModel:
                 found[partition].append(mine[partition])
         return found
 
+    def history(self) -> Iterable[str]:
+        """What members had, one change a line, by time in milliseconds."""
+        for at_ms, _, member, told in sorted(self._told, key=lambda one: one[:2]):
+            yield f"{at_ms:.0f} {member} {'lost' if told is None else sorted(told)}"
+
+    def held(self) -> dict[int, str]:
+        """Who has each partition now, unless nobody does."""
+        return {
+            partition: owners[-1].member
+            for partition, owners in self.owners().items()
+            if owners[-1].end_ms == float("inf")
+        }
+
     def errors(self, ends: dict[int, int], *, may_go_back: bool = False) -> list[str]:
         """What may not have been.
 

@@ -1,10 +1,12 @@
-"""A member of a group by one of Python's clients, as a process that speaks in lines of JSON.
+"""A member of a group by another's client for Python, as a process that speaks in lines of JSON.
 
-    python -m tests.conformance.churn.python_member CLIENT ADDRESS TOPIC GROUP NAME SESSION_MS
+    python -m tests.conformance.churn.python_member \\
+        CLIENT ADDRESS TOPIC GROUP NAME SESSION_MS [INSTANCE_ID]
 
-CLIENT is a key of `CLIENTS`. It commits by itself, often, and prints {"assigned": [...], "at": MS}
-whenever that changes, {"records": [[PARTITION, OFFSET], ...]} for what it has read, by the clock of
-the machine. It leaves when its input ends, or with "leave".
+CLIENT is a key of `CLIENTS`; with INSTANCE_ID it is a static member. It commits by itself, often,
+and prints {"assigned": [...], "at": MS} whenever that changes, {"records": [[PARTITION, OFFSET],
+...]} for what it has read, by the clock of the machine. It leaves when its input ends, or with
+"leave".
 """
 
 from __future__ import annotations
@@ -14,13 +16,9 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
-import trio
-
-from kraftrio import Consumer, TopicPartition
-from kraftrio.clients.consumer.consumer import RebalanceListener
 from tests.conformance.clients.install import python_client
 
 COMMIT_MS = 200
@@ -36,6 +34,11 @@ class Place(NamedTuple):
     group: str
     name: str
     session_ms: int
+    instance_id: str | None  # of a static member
+
+
+Client: TypeAlias = Callable[[Place], None]
+"""A client's member, until `leaving` is set."""
 
 
 def say(**event: Any) -> None:
@@ -80,6 +83,8 @@ def confluent(place: Place, protocol: str) -> None:
         "fetch.wait.max.ms": 100,
         "group.protocol": protocol,
     }
+    if place.instance_id is not None:
+        settings["group.instance.id"] = place.instance_id
     if protocol == "classic":
         settings |= {
             "session.timeout.ms": place.session_ms,
@@ -122,6 +127,7 @@ def kafka_python(place: Place) -> None:
         fetch_max_wait_ms=100,
         session_timeout_ms=place.session_ms,
         heartbeat_interval_ms=HEARTBEAT_MS,
+        group_instance_id=place.instance_id,
     )
     consumer.subscribe([place.topic], listener=Listener())
     while not leaving.is_set():
@@ -154,6 +160,7 @@ def aiokafka(place: Place) -> None:
             fetch_max_wait_ms=100,
             session_timeout_ms=place.session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            group_instance_id=place.instance_id,
         )
         consumer.subscribe([place.topic], listener=Listener())
         await consumer.start()
@@ -169,59 +176,22 @@ def aiokafka(place: Place) -> None:
     asyncio.run(live())
 
 
-def ours(place: Place, protocol: str) -> None:
-    """kraftrio's own."""
-    held = Assignment()
-
-    class Listener(RebalanceListener):
-        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-            held.add(partitions)
-
-        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-            held.drop(partitions)
-
-        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-            held.drop(partitions)
-
-    settings: dict[str, Any] = {"group_protocol": protocol}
-    if protocol == "classic":
-        settings |= {"session_timeout_ms": place.session_ms, "heartbeat_interval_ms": HEARTBEAT_MS}
-
-    async def live() -> None:
-        async with Consumer(
-            place.address,
-            group_id=place.group,
-            client_id=place.name,
-            auto_offset_reset="earliest",
-            auto_commit_interval_ms=COMMIT_MS,
-            fetch_max_wait_ms=100,
-            **settings,
-        ) as consumer:
-            await consumer.subscribe([place.topic], listener=Listener())
-            while not leaving.is_set():
-                polled = await consumer.poll(timeout_ms=int(POLL_S * 1000))
-                if polled:
-                    say(records=[[one.partition, one.offset] for one in polled])
-
-    trio.run(live)
-
-
-CLIENTS: dict[str, Callable[[Place], None]] = {
+CLIENTS: dict[str, Client] = {
     "confluent-classic": lambda place: confluent(place, "classic"),
     "confluent-consumer": lambda place: confluent(place, "consumer"),
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
-    "ours-classic": lambda place: ours(place, "classic"),
-    "ours-consumer": lambda place: ours(place, "consumer"),
 }
 
 
-def main(client: str, address: str, topic: str, group: str, name: str, session_ms: str) -> None:
+def main(clients: Mapping[str, Client], client: str, *arguments: str) -> None:
     """Be a member until the input ends."""
+    address, topic, group, name, session_ms, *instance = arguments
     threading.Thread(target=watch_input, daemon=True).start()
-    CLIENTS[client](Place(address, topic, group, name, int(session_ms)))
+    instance_id = instance[0] if instance else None
+    clients[client](Place(address, topic, group, name, int(session_ms), instance_id))
     say(left=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(CLIENTS, *sys.argv[1:])

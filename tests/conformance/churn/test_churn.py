@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,13 @@ from kraftrio.wire.messages.admin import CreatableTopic, CreateTopicsRequest
 from tests.conformance.broker_process import Broker
 from tests.conformance.cases.calls import create_topic
 from tests.conformance.cases.raw_client import RawClient
-from tests.conformance.churn.churn import ALL_CLIENTS, Churn, Plan, broker_settings
+from tests.conformance.churn.churn import (
+    ALL_CLIENTS,
+    STATIC_CLIENTS,
+    Churn,
+    Plan,
+    broker_settings,
+)
 from tests.conformance.cluster_process import Cluster
 
 _SECONDS = float(os.environ.get("TEST_CHURN_S", "0"))
@@ -24,11 +31,14 @@ _SEED = int(os.environ.get("TEST_SEED", "1"))
 _CLIENTS = ALL_CLIENTS if _SECONDS else ("confluent-consumer",)
 _MEMBERS, _PARTITIONS, _SESSION_MS = (8, 32, 6_000) if _SECONDS else (3, 8, 1_500)
 _SHORT_S = 3.0
+_STATIC_SESSION_MS = 30_000  # long enough for a restart
 
 pytestmark = [
     pytest.mark.timeout(int(_SECONDS) + 400),
     pytest.mark.filterwarnings("ignore"),
 ]
+
+_takes_long = pytest.mark.skipif(not _SECONDS, reason="takes long: TEST_CHURN_S says how long")
 
 
 def check(plan: Plan, folder: Path) -> None:
@@ -37,71 +47,106 @@ def check(plan: Plan, folder: Path) -> None:
     errors = churn.run()
     model = churn.model
     print(
-        f"{plan.client} seed={plan.seed} {churn.counts} written={sum(churn.ends.values())}"
-        f" read={model.read_count} commits={model.commit_count} moves={model.moves}"
-        f" errors={errors}"
+        f"{plan.client} static={plan.is_static} seed={plan.seed} {churn.counts}"
+        f" written={sum(churn.ends.values())} read={model.read_count}"
+        f" commits={model.commit_count} moves={model.moves} errors={errors}"
     )
     assert not errors
     assert model.moves
     assert model.read_count >= sum(churn.ends.values()) > 0
 
 
-@pytest.mark.parametrize("client", _CLIENTS)
-def test_members_come_and_go(
-    client: str,
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a test's group is: a topic of its own, on a broker or a cluster of its own."""
+
+    bootstrap: str
+    topic: str
+    group: str
+    kill_coordinator: Callable[[], None] | None = None
+
+
+@pytest.fixture
+def on_broker(
     make_broker: Callable[..., Broker],
     unique_topic: Callable[[], str],
     unique_group: Callable[[], str],
-    tmp_path: Path,
-) -> None:
-    """One owner for each partition, no record lost, no commit that goes back."""
-    broker = make_broker(**broker_settings(_SESSION_MS))
-    with RawClient(broker.address) as raw:
-        topic = create_topic(raw, unique_topic(), partitions=_PARTITIONS)
-    plan = Plan(
-        client,
-        broker.address,
-        topic,
-        unique_group(),
-        _PARTITIONS,
-        _MEMBERS,
-        _SECONDS or _SHORT_S,
-        _SESSION_MS,
-        _SEED,
-    )
-    check(plan, tmp_path)
+) -> Callable[[int], Place]:
+    """Start a broker, with sessions of so many milliseconds."""
+
+    def start(session_ms: int) -> Place:
+        broker = make_broker(**broker_settings(session_ms))
+        with RawClient(broker.address) as raw:
+            topic = create_topic(raw, unique_topic(), partitions=_PARTITIONS)
+        return Place(broker.address, topic, unique_group())
+
+    return start
 
 
-@pytest.mark.skipif(not _SECONDS, reason="takes long: TEST_CHURN_S says how long")
-@pytest.mark.parametrize("client", _CLIENTS)
-def test_while_coordinators_are_killed(
-    client: str,
+@pytest.fixture
+def on_cluster(
     make_cluster: Callable[..., Cluster],
     unique_topic: Callable[[], str],
     unique_group: Callable[[], str],
-    tmp_path: Path,
-) -> None:
-    """The same on three nodes, of which the coordinator of the group is killed now and then."""
-    cluster = make_cluster(**broker_settings(_SESSION_MS))
-    topic, group = unique_topic(), unique_group()
-    made = CreatableTopic(name=topic, num_partitions=_PARTITIONS, replication_factor=3)
-    cluster.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000))
-    cluster.wait_healthy(topic)
+) -> Callable[[int], Place]:
+    """Start three nodes, with sessions of so many milliseconds."""
 
-    def kill_coordinator() -> None:
-        cluster.node(cluster.coordinator(group)).kill9()
-        cluster.heal()
+    def start(session_ms: int) -> Place:
+        cluster = make_cluster(**broker_settings(session_ms))
+        topic, group = unique_topic(), unique_group()
+        made = CreatableTopic(name=topic, num_partitions=_PARTITIONS, replication_factor=3)
+        cluster.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000))
+        cluster.wait_healthy(topic)
 
-    plan = Plan(
+        def kill_coordinator() -> None:
+            cluster.node(cluster.coordinator(group)).kill9()
+            cluster.heal()
+
+        return Place(cluster.bootstrap, topic, group, kill_coordinator)
+
+    return start
+
+
+def plan_of(client: str, place: Place, session_ms: int, *, is_static: bool = False) -> Plan:
+    """What is to happen to a group there."""
+    return Plan(
         client,
-        cluster.bootstrap,
-        topic,
-        group,
+        place.bootstrap,
+        place.topic,
+        place.group,
         _PARTITIONS,
         _MEMBERS,
-        _SECONDS,
-        _SESSION_MS,
+        _SECONDS or _SHORT_S,
+        session_ms,
         _SEED,
-        kill_coordinator,
+        place.kill_coordinator,
+        is_static,
     )
-    check(plan, tmp_path)
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_members_come_and_go(
+    client: str, on_broker: Callable[[int], Place], tmp_path: Path
+) -> None:
+    """One owner for each partition, no record lost, no commit that goes back."""
+    check(plan_of(client, on_broker(_SESSION_MS), _SESSION_MS), tmp_path)
+
+
+@_takes_long
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_while_coordinators_are_killed(
+    client: str, on_cluster: Callable[[int], Place], tmp_path: Path
+) -> None:
+    """The same on three nodes, of which the coordinator of the group is killed now and then."""
+    check(plan_of(client, on_cluster(_SESSION_MS), _SESSION_MS), tmp_path)
+
+
+@_takes_long
+@pytest.mark.parametrize("client", STATIC_CLIENTS)
+@pytest.mark.parametrize("where", ["on_broker", "on_cluster"])
+def test_static_members_are_restarted(
+    where: str, client: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """They keep their partitions, also while coordinators are killed."""
+    place = request.getfixturevalue(where)(_STATIC_SESSION_MS)
+    check(plan_of(client, place, _STATIC_SESSION_MS, is_static=True), tmp_path)

@@ -20,6 +20,7 @@ def test_handed_over(model: ChurnModel) -> None:
     model.assign("a", [0], 199)  # it came later than what was said later
     assert model.errors({}) == []
     assert model.moves == 1
+    assert model.held() == {0: "a", 1: "b"}
 
 
 def test_two_owners(model: ChurnModel) -> None:
@@ -31,6 +32,7 @@ def test_two_owners(model: ChurnModel) -> None:
 
 def test_killed(model: ChurnModel) -> None:
     model.lose("a", 150)
+    assert model.held() == {}
     model.assign("b", [0, 1], 200)
     assert model.errors({}) == []
 

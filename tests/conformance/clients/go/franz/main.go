@@ -78,7 +78,7 @@ func member(m lines.Member) error {
 	if m.Commit > 0 {
 		commits = kgo.AutoCommitInterval(m.Commit)
 	}
-	client, err := newClient(
+	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(m.Address, ",")...),
 		kgo.ClientID(m.Name),
 		kgo.ConsumerGroup(m.Group),
@@ -93,7 +93,11 @@ func member(m lines.Member) error {
 		kgo.OnPartitionsAssigned(a.add),
 		kgo.OnPartitionsRevoked(a.revoke),
 		kgo.OnPartitionsLost(a.lose),
-	)
+	}
+	if m.Instance != "" {
+		options = append(options, kgo.InstanceID(m.Instance))
+	}
+	client, err := newClient(options...)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -156,6 +157,7 @@ type Member struct {
 	Address, Topic, Group, Name string
 	Session, Heartbeat          time.Duration
 	Commit                      time.Duration // it commits by itself, so often; 0: it is told to
+	Instance                    string        // of a static member, else empty
 }
 
 // Obey carries out the commands that come, each in this goroutine, until the member has left.
@@ -189,17 +191,19 @@ func dispatch(args []string, serve func(string) error, member func(Member) error
 	switch {
 	case len(args) == 2 && args[0] == "serve":
 		return serve(args[1])
-	case (len(args) == 7 || len(args) == 8) && args[0] == "member":
+	case 7 <= len(args) && len(args) <= 9 && args[0] == "member":
 		var times [3]time.Duration
-		for at, text := range args[5:] {
+		for at, text := range args[5:min(8, len(args))] {
 			ms, err := strconv.Atoi(text)
 			if err != nil {
 				return err
 			}
 			times[at] = time.Duration(ms) * time.Millisecond
 		}
-		return member(Member{args[1], args[2], args[3], args[4], times[0], times[1], times[2]})
+		instance := strings.Join(args[min(8, len(args)):], "")
+		return member(
+			Member{args[1], args[2], args[3], args[4], times[0], times[1], times[2], instance})
 	}
-	return errors.New(
-		"serve ADDRESS, or member ADDRESS TOPIC GROUP NAME SESSION_MS HEARTBEAT_MS [COMMIT_MS]")
+	return errors.New("serve ADDRESS, or member ADDRESS TOPIC GROUP NAME SESSION_MS HEARTBEAT_MS" +
+		" [COMMIT_MS [INSTANCE_ID]]")
 }

@@ -248,6 +248,7 @@ func member(m lines.Member) error {
 	if m.Commit > 0 {
 		c.Consumer.Offsets.AutoCommit.Interval = m.Commit
 	}
+	c.Consumer.Group.InstanceId = m.Instance
 	c.Consumer.MaxWaitTime = 100 * time.Millisecond
 	group, err := sarama.NewConsumerGroup(strings.Split(m.Address, ","), m.Group, c)
 	if err != nil {
