@@ -302,7 +302,7 @@ MODES = {
     "many-topics": ("bench_cluster:measure_many_topics", "1,000 topics x 3 x 3 replicas"),
     "reads": ("bench_reads:measure_reads", "a log in memory, and from the disk"),
     "requests": ("bench_requests:measure_requests", "what one small request costs"),
-    "acls": ("bench_acls:measure_acls", "small requests under 10,000 ACLs"),
+    "acls": ("bench_acls:measure_acls", "requests under 10,000 ACLs"),
     "metrics": ("bench_metrics:measure_metrics", "looked at by metrics and console, and not"),
     "transactions": ("bench_transactions:measure_transactions", "commit by commit, and many"),
     "groups": ("bench_groups:measure_groups", "5,000 members of each protocol"),

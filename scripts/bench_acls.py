@@ -1,7 +1,8 @@
 """What access control costs: small requests without an authorizer, and with 10,000 ACLs.
 
-Called by `bench.py --acls`. The requests are those of `bench_requests`, and so is the measure: the
-processor time of the broker per request. A broker with an authorizer and one without are asked by
+Called by `bench.py --acls`. The requests are those of `bench_requests`, the smallest there are, and
+a batch as large as producers make them by default; the measure is the same, the processor time of
+the broker per request. A broker with an authorizer and one without are asked by
 turns, so that both meet the same moments of the machine.
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import Metrics, RunningBroker, running
-from bench_requests import TOPIC, ask, cost_us, requests
+from bench_requests import TOPIC, ask, cost_us, produce_frame, requests
 
 from kraftrio.wire.messages.security import AclCreation, CreateAclsRequest
 from tests.integration.wire_client import WireClient
@@ -25,6 +26,7 @@ _AT_ONCE = 1_000
 _TURNS = 8
 _PIPELINED = 20
 _COUNT = 40_000
+_FULL_BATCH = 150  # records of 100 bytes: batch.size is 16 KB
 _AUTHORIZER = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found=true",
@@ -47,7 +49,8 @@ def measure_acls(kind: str, scale: float, metrics: Metrics) -> None:
             asked[name] = broker, client
         time.sleep(2)
         turns = max(1, int(_COUNT * scale) // _PIPELINED // _TURNS)
-        for request, frame in requests():
+        full = f"Produce of {_FULL_BATCH} records", produce_frame(-1, _FULL_BATCH)
+        for request, frame in (*requests(), full):
             costs: dict[str, list[float]] = {name: [] for name in asked}
             for _, client in asked.values():
                 ask(client, frame * _PIPELINED, _PIPELINED)

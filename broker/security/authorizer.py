@@ -11,7 +11,7 @@ for each resource that a request names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.wire.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -22,6 +22,7 @@ __all__ = [
     "OPERATIONS_ON",
     "AclOperation",
     "AllowAll",
+    "AnyResource",
     "Authorizer",
     "Resource",
     "ResourceType",
@@ -36,6 +37,9 @@ class Resource(NamedTuple):
     type: ResourceType
     name: str | None = None
 
+
+AnyResource: TypeAlias = tuple[ResourceType, str | None]
+"""A resource, or a plain tuple in its place where making one would cost more than the decision."""
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -74,7 +78,7 @@ class Authorizer(Protocol):
     """Decides on every access."""
 
     def authorize(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: AnyResource
     ) -> bool:
         """Whether a principal at `host` may do this; for a resource without a name, whether it may
         do it to at least one of that type.
@@ -85,7 +89,7 @@ class AllowAll:
     """The authorizer of a cluster without access control."""
 
     def authorize(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: AnyResource
     ) -> bool:
         return True
 
@@ -104,7 +108,7 @@ class TrustingNodes:
         self._authorizer = authorizer
 
     def authorize(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: AnyResource
     ) -> bool:
         authorize = self._authorizer.authorize
         return authorize(principal, host, operation, resource) or authorize(

@@ -109,11 +109,13 @@ class RequestContext:
         """Whether the client may do this to a resource, or, without a name, to any of its type."""
         if self.authorizer is ALLOW_ALL:
             return True
-        # As Resource(...), in a third of the time: this is asked for each produce and fetch.
-        client, resource = self.client, tuple.__new__(Resource, (resource_type, name))
+        # No Resource is made: this is asked for each produce and fetch.
+        client, resource = self.client, (resource_type, name)
         if self.authorizer.authorize(client.principal, client.host, operation, resource):
             return True
-        operation_denied(client.principal, client.host, operation, resource, self.api_key)
+        operation_denied(
+            client.principal, client.host, operation, Resource(*resource), self.api_key
+        )
         return False
 
     def may_see(self, operation: AclOperation, resource: Resource) -> bool:

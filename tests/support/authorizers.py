@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.broker.security.authorizer import AclOperation, Resource
+from kraftrio.broker.security.authorizer import AclOperation, AnyResource, Resource
 from kraftrio.broker.security.principal import KafkaPrincipal
 
 
@@ -13,10 +13,10 @@ class Allow:
 
     def __init__(self, allowed: Iterable[tuple[AclOperation, Resource]]) -> None:
         self.allowed = set(allowed)
-        self.asked: list[tuple[KafkaPrincipal, str, AclOperation, Resource]] = []
+        self.asked: list[tuple[KafkaPrincipal, str, AclOperation, AnyResource]] = []
 
     def authorize(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: AnyResource
     ) -> bool:
         self.asked.append((principal, host, operation, resource))
         return (operation, resource) in self.allowed
@@ -30,6 +30,6 @@ class Denies:
         self._resource = resource
 
     def authorize(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: AnyResource
     ) -> bool:
         return operation is not self._operation or self._resource not in (None, resource)

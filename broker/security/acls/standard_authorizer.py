@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from kraftrio.broker.security.authorizer import Resource
+from kraftrio.broker.security.authorizer import AnyResource
 from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.kraft_meta.metadata.acl_image import Acl, AclChanges
 from kraftrio.wire.protocol.acls import (
@@ -78,6 +78,7 @@ class _Rule(NamedTuple):
 
 
 _NO_RULE: Final = _Rule(0, 0)
+_Question: TypeAlias = tuple[KafkaPrincipal, str, AclOperation, AnyResource]
 _Grant: TypeAlias = tuple[int, _Subject, int, int]  # type of resource ... operation, permission
 
 
@@ -99,14 +100,15 @@ class StandardAuthorizer:
         # The same, the other way round, for rule 5.
         self._patterns: dict[_Grant, dict[_Pattern, None]] = {}
         self._prefix_lengths: dict[int, Counter[int]] = {}
-        self._decisions: dict[tuple[KafkaPrincipal, str, Resource], int] = {}
+        self._decisions: dict[tuple[KafkaPrincipal, str, AnyResource], int] = {}
+        self._allowed: set[_Question] = set()  # what they come to: asked with nearly every request
 
     def update(self, changes: AclChanges) -> None:
         """Decide by the ACLs of a new image from now on."""
         self._is_loaded = True
         if not changes.changed:
             return
-        self._decisions.clear()
+        self._forget()
         for acl_id, acl in changes.changed.items():
             former = changes.previous.get(acl_id)
             if former is not None and acl is None:
@@ -115,30 +117,44 @@ class StandardAuthorizer:
                 self._change(acl, is_added=True)
 
     def authorize(
-        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource
+        self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource: AnyResource
     ) -> bool:
         """Decide; see `Authorizer`."""
-        operations = self._decisions.get((principal, host, resource))
-        if operations is None:
-            operations = self._decide(principal, host, resource)
-        return operations >> operation & 1 == 1
+        asked = principal, host, operation, resource
+        return asked in self._allowed or self._decide(asked)
 
     # ---- decisions
 
-    def _decide(self, principal: KafkaPrincipal, host: str, resource: Resource) -> int:
-        """Return what a principal may do to a resource, as bits, and keep that."""
+    def _decide(self, asked: _Question) -> bool:
+        """Decide what was not allowed before, and keep that."""
+        principal, host, operation, resource = asked
+        operations = self._decisions.get((principal, host, resource))
+        if operations is None:
+            if not self._is_loaded and principal not in self._super_users:
+                return False
+            operations = self._operations(principal, host, resource)
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._forget()
+            self._decisions[principal, host, resource] = operations
+        if not operations >> operation & 1:
+            return False
+        if len(self._allowed) >= _MOST_DECISIONS:
+            self._allowed.clear()
+        self._allowed.add(asked)
+        return True
+
+    def _forget(self) -> None:
+        self._decisions.clear()
+        self._allowed.clear()
+
+    def _operations(self, principal: KafkaPrincipal, host: str, resource: AnyResource) -> int:
+        """Return what a principal may do to a resource, as bits."""
+        resource_type, name = resource
         if principal in self._super_users:
-            operations = _EVERY_OPERATION
-        elif not self._is_loaded:
-            return 0
-        elif resource.name is None:
-            operations = self._operations_on_any(principal, host, resource.type)
-        else:
-            operations = self._operations_on(principal, host, resource.type, resource.name)
-        if len(self._decisions) >= _MOST_DECISIONS:
-            self._decisions.clear()
-        self._decisions[principal, host, resource] = operations
-        return operations
+            return _EVERY_OPERATION
+        if name is None:
+            return self._operations_on_any(principal, host, resource_type)
+        return self._operations_on(principal, host, resource_type, name)
 
     def _operations_on(
         self, principal: KafkaPrincipal, host: str, resource_type: int, name: str

@@ -12,7 +12,7 @@ from kraftrio.broker.api.delegation_tokens import DelegationTokenHandlers
 from kraftrio.broker.api.envelope import EnvelopeHandler
 from kraftrio.broker.controller.envelopes import unwrap_response, wrap
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
+from kraftrio.broker.security.authorizer import AclOperation, AnyResource, Resource, ResourceType
 from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from kraftrio.broker.security.sasl.authenticator import Authenticator
 from kraftrio.broker.server.context import ClientInfo, RequestContext
@@ -43,7 +43,7 @@ class Allows:
     def __init__(self, *allowed: tuple[AclOperation, Resource]) -> None:
         self.allowed = allowed
 
-    def authorize(self, _who: Any, _host: str, operation: AclOperation, what: Resource) -> bool:
+    def authorize(self, _who: Any, _host: str, operation: AclOperation, what: AnyResource) -> bool:
         return (operation, what) in self.allowed
 
 
