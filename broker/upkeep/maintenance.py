@@ -8,7 +8,6 @@ Called by `node/broker_role`, as one task.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -22,8 +21,6 @@ from kraftrio.broker.log.manager.log_dirs import LogDirError
 from kraftrio.broker.log.manager.log_manager import LogManager
 from kraftrio.broker.upkeep.log_cleaner import LogCleaner
 from kraftrio.wire.primitives import TopicPartition
-
-_log = logging.getLogger("kraftrio.logs")
 
 _MAX_FLUSH_POLL_MS = 1000
 _MIN_SLEEP_S = 0.01
@@ -118,10 +115,7 @@ class LogMaintenance:
                 self._checkpoint_count += 1
 
     async def _retain(self) -> None:
-        deleted = self._logs.retain(self._clock.wall_ms())
-        self._deleted_segment_count += deleted
-        if deleted:
-            _log.info("retention deleted segments count=%d", deleted)
+        self._deleted_segment_count += self._logs.retain(self._clock.wall_ms())
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()

@@ -338,6 +338,13 @@ class LogManager:
         except OSError as error:
             self.fail_log(log, error)
             return 0
+        if count:
+            _logger.info(
+                "retention deleted segments partition=%s count=%d log_start_offset=%d",
+                log.topic_partition,
+                count,
+                log.log_start_offset,
+            )
         return count
 
     def write_checkpoints(self) -> None:
