@@ -25,7 +25,6 @@ documentation, "Consumer API".
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import random
@@ -121,8 +120,6 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 30.0
 _CANCELLED_CLOSE_TIMEOUT_S = 1.0  # to leave the group when the program is cancelled
 
-_numbers = itertools.count(1)
-
 
 class Consumer(Generic[K, V]):
     """Reads records; to be entered with `async with`.
@@ -156,7 +153,7 @@ class Consumer(Generic[K, V]):
     ) -> None:
         if not settings.get("client_id"):
             group_id = settings.get("group_id") or ""
-            settings["client_id"] = f"consumer-{group_id}-{next(_numbers)}"
+            settings["client_id"] = f"consumer-{group_id}-{next(surroundings.numbers.get())}"
         self.config = make_config(ConsumerConfig, bootstrap_servers, settings)
         check_protocol_settings(settings)
         self._network = network or surroundings.network.get()()

@@ -23,7 +23,6 @@ defaults of the settings are those of the Java share consumer in snake_case. KIP
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import random
@@ -64,7 +63,6 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 30.0
 _CANCELLED_CLOSE_TIMEOUT_S = 1.0  # to leave the group when the program is cancelled
 
-_numbers = itertools.count(1)
 
 T = TypeVar("T")
 
@@ -98,7 +96,7 @@ class ShareConsumer(Generic[K, V]):
     ) -> None:
         if not settings.get("client_id"):
             group_id = settings.get("group_id") or ""
-            settings["client_id"] = f"share-consumer-{group_id}-{next(_numbers)}"
+            settings["client_id"] = f"share-consumer-{group_id}-{next(surroundings.numbers.get())}"
         config = self.config = make_config(ShareConsumerConfig, bootstrap_servers, settings)
         self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._network = network or surroundings.network.get()()
