@@ -68,20 +68,23 @@ def _show(value: object) -> str:
     return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
+def event_text(record: logging.LogRecord) -> str:
+    """Return a record's message with the key=value pairs of `log_event` after it, on one line."""
+    fields: Mapping[str, object] = getattr(record, _FIELDS, {})
+    pairs = [f" {key}={_show(value)}" for key, value in fields.items()]
+    return _printable(record.getMessage()) + "".join(pairs)
+
+
 class LineFormatter(logging.Formatter):
     """Writes a record as one line in fixed columns."""
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         component = record.name.rpartition(".")[2]
-        message = _printable(record.getMessage())
         line = (
             f"{seconds}.{int(record.msecs):03d}Z {level_name(record.levelno):5} "
-            f"{component:12} {message}"
+            f"{component:12} {event_text(record)}"
         )
-        fields: Mapping[str, object] = getattr(record, _FIELDS, {})
-        for key, value in fields.items():
-            line += f" {key}={_show(value)}"
         if left_out := getattr(record, _LEFT_OUT, 0):
             line += f" left_out={left_out}"
         if record.exc_info:

@@ -33,6 +33,7 @@ from typing import Any
 import trio
 from trio._core import _run as trio_run
 
+from kraftrio.base.logging_setup import event_text
 from kraftrio.testing.simulation.incarnation import Incarnation, current, incarnation_of
 from kraftrio.testing.simulation.work import Work
 
@@ -365,7 +366,7 @@ class _TraceHandler(logging.Handler):
     """The nodes' log lines as lines of the trace; an error is a failure of the simulation."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -373,7 +374,8 @@ class _TraceHandler(logging.Handler):
         if owner is None or not owner.is_alive:
             return
         text = record.getMessage()
-        self._world.note(owner.name, record.levelname.lower()[:5], f"{record.name[9:]}: {text}")
+        line = f"{record.name[9:]}: {event_text(record)}"
+        self._world.note(owner.name, record.levelname.lower()[:5], line)
         if record.levelno >= logging.ERROR and not self._world.tolerates(text):
             detail = ""
             if record.exc_info and record.exc_info[1] is not None:
@@ -381,16 +383,23 @@ class _TraceHandler(logging.Handler):
             self._world.fail(SimulationFailure(f"{owner!r} logged an error: {text}{detail}"))
 
 
+# Rare, and the only trace of a choice that no request shows.
+_TRACED_IN_DETAIL = "kraftrio.clients.producer.partitioner"
+
+
 @contextmanager
 def _captured_log(world: World) -> Iterator[None]:
-    logger = logging.getLogger("kraftrio")
+    logger, detailed = logging.getLogger("kraftrio"), logging.getLogger(_TRACED_IN_DETAIL)
     before = logger.level, logger.propagate, logger.handlers[:]
+    level_before = detailed.level
     logger.handlers[:] = [_TraceHandler(world)]
     logger.propagate = False
     logger.setLevel(logging.INFO)
+    detailed.setLevel(logging.DEBUG)
     try:
         yield
     finally:
+        detailed.setLevel(level_before)
         logger.setLevel(before[0])
         logger.propagate = before[1]
         logger.handlers[:] = before[2]
