@@ -39,6 +39,8 @@ conformance/cli/test_transcripts: clients/cli/groups/ commands
 conformance/cli/test_transcripts: clients/cli/records/ commands consuming producing progress starts
 conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 conformance/clients_trio/test_programs: clients/admin/ lag
+unit/kraftrio/testing/explaining/test_explain: kraftrio/testing/explaining/ evidence gathering
+unit/kraftrio/testing/explaining/test_rereads: kraftrio/testing/explaining/ requests
 sim/test_disk: kraftrio/testing/simulation/ damage disk survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 unit/kraftrio/testing/test_fault_player: kraftrio/testing/simulation/ in_sync

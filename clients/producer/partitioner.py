@@ -11,6 +11,7 @@ Sans-IO; chance is injected. Called by: `accumulator`; `sender` names brokers to
 
 from __future__ import annotations
 
+import logging
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from itertools import accumulate
 from struct import unpack_from
 
 from kraftrio.clients.producer.queues import NO_LEADER, PartitionQueue, TopicQueues
+
+_log = logging.getLogger(__name__)
 
 _MASK = 0xFFFF_FFFF
 _M = 0x5BD1_E995
@@ -94,6 +97,7 @@ class StickyPartitioner:
         if queue is None or (queue.open is None and topic.sticky_bytes >= self._batch_size):
             queue = topic.sticky = self._draw(topic)
             topic.sticky_bytes = 0
+            _log.debug("records without a key go to partition=%s-%d", topic.name, queue.partition)
         return queue
 
     def _draw(self, topic: TopicQueues) -> PartitionQueue:

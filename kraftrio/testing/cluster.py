@@ -25,6 +25,8 @@ from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.cluster_node import ClusterNode
 from kraftrio.testing.contents import Contents
+from kraftrio.testing.explaining.explain import Explanation, Placed, explain
+from kraftrio.testing.explaining.gathering import of_nodes
 from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
@@ -298,6 +300,41 @@ class KafkaCluster:
             known = ", ".join(map(str, by_id))
             raise ValueError(f"there is no node {node_id}: the nodes are {known}")
         return ClusterNode(by_id[node_id], running.nursery, loop)
+
+    # -- why -------------------------------------------------------------------------------------
+
+    def explain(
+        self,
+        record: Placed | str,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> Explanation:
+        """Tell why a record is visible or not: committed, transactional, deleted, lost.
+
+        It is told from the brokers' logs as they are now. What clients asked for is not traced
+        here, so it is unknown who read a record, why it went to its partition, and which event
+        decided; and a record that was never written has left nothing. `KafkaWorld.explain` knows
+        all that.
+
+        Args:
+            record: as it was produced or consumed; or a topic, with partition and offset.
+
+        Raises:
+            ValueError: it is not clear which record is meant, or the nodes are in another process.
+        """
+        running, loop = self._started()
+        nodes = running.nodes
+        if not isinstance(nodes, LocalNodes):
+            raise ValueError(
+                "the logs of nodes in a process of their own cannot be looked at: make the cluster"
+                " with in_process=True"
+            )
+
+        async def look() -> Explanation:
+            by_id = {node_id: each.node for node_id, each in nodes.by_id.items()}
+            return explain(of_nodes(by_id), record, partition, offset)
+
+        return loop.call(look).result()
 
     # -- all of it --------------------------------------------------------------------------------
 

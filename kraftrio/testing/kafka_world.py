@@ -31,13 +31,16 @@ from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.contents import Contents
+from kraftrio.testing.explaining.exchanges import Exchanges
+from kraftrio.testing.explaining.explain import Explanation, Placed, explain
+from kraftrio.testing.explaining.gathering import of_world, story_of
 from kraftrio.testing.fault_plan import PROGRAM, Fault, check_nodes
 from kraftrio.testing.fault_player import FaultPlayer
 from kraftrio.testing.node_settings import node_settings
-from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster, Shape
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import START_WALL_MS, World
-from kraftrio.testing.story import aligned, events_of
+from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import (
     DEFAULT_TIMEOUT_S,
     Group,
@@ -88,6 +91,8 @@ class KafkaWorld:
         self._cluster: Cluster | None = None
         self._contents: Contents | None = None
         self._on_demand: WorldFaults | None = None
+        self._exchanges: Exchanges | None = None
+        self._machine_numbers = itertools.count(1)
         self._client_numbers = itertools.count(1)
 
     # -- the run ----------------------------------------------------------------------------------
@@ -105,6 +110,8 @@ class KafkaWorld:
         async def body() -> None:
             async with trio.open_nursery() as nursery:
                 cluster = self._cluster = Cluster(self._world, nursery, self._shape)
+                node_names = {node.name for node in cluster.nodes.values()}
+                self._exchanges = Exchanges(cluster.internet, node_names, BROKER_PORT)
                 self._contents = Contents(
                     self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
                 )
@@ -120,6 +127,8 @@ class KafkaWorld:
                         raise
                     except BaseException as error:  # what pytest ends tests with, too
                         failures.append(error)
+                for node in cluster.nodes.values():
+                    node.resume()  # who stands still cannot end
                 nursery.cancel_scope.cancel()
 
         with self._wall_clock():
@@ -148,17 +157,19 @@ class KafkaWorld:
     def machine(self, name: str) -> Iterator[None]:
         """Let the clients that are made within the body, or by tasks started there, live on it."""
         cluster = self._running()
-        chance = self._world.rng(f"client-{next(self._client_numbers)}-{name}")
+        chance = self._world.rng(f"client-{next(self._machine_numbers)}-{name}")
         network = cluster.new_host(name)
         tokens = (
             surroundings.network.set(lambda: network),
             surroundings.chance.set(lambda: random.Random(chance.getrandbits(64))),
+            surroundings.numbers.set(self._client_numbers),
         )
         life = current.set(self._world.incarnate(name))
         try:
             yield
         finally:
             current.reset(life)
+            surroundings.numbers.reset(tokens[2])
             surroundings.chance.reset(tokens[1])
             surroundings.network.reset(tokens[0])
 
@@ -190,8 +201,30 @@ class KafkaWorld:
         Args:
             packets: with the bytes and connections of the network, too.
         """
-        events = events_of(self._world.trace.newest)
-        return aligned(event for event in events if packets or event.who != "net")
+        return aligned(story_of(self._world, self._cluster, self._exchanges, packets=packets))
+
+    def explain(
+        self,
+        record: Placed | str,
+        partition: int | None = None,
+        offset: int | None = None,
+        *,
+        key: bytes | str | None = None,
+        value: bytes | str | None = None,
+    ) -> Explanation:
+        """Tell why a record is not visible, was read twice, or went to its partition.
+
+        Each answer names the event of the run that decided it, or says that the trace has none.
+
+        Args:
+            record: as it was produced or consumed; or a topic, with partition and offset, or with
+                `key` or `value` of a record that a program should have sent.
+
+        Raises:
+            ValueError: it is not clear which record is meant.
+        """
+        evidence = of_world(self._world, self._running(), self._exchanges)
+        return explain(evidence, record, partition, offset, key, value)
 
     # -- what is in it ----------------------------------------------------------------------------
 

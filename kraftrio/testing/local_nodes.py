@@ -80,12 +80,14 @@ class LocalNode:
     Attributes:
         address: where clients find it, HOST:PORT.
         failure: why it ended by itself; "" while it has not.
+        node: what runs; None while nothing does.
     """
 
     def __init__(self, config: BrokerConfig, ports: Ports, disk: SimDisk | None) -> None:
         self.config = config
         self.address = f"{HOST}:{config.listeners[0].port}"
         self.failure = ""
+        self.node: Node | None = None
         self._ports = ports
         self._disk = disk
         self._scope = trio.CancelScope()
@@ -119,14 +121,15 @@ class LocalNode:
         name = f"node {self.config.node_id}"
         try:
             with self._scope:
-                node = Node(self.config, environment, lambda _line: ready.set())
-                await node.run_until(self._stopping)
+                self.node = Node(self.config, environment, lambda _line: ready.set())
+                await self.node.run_until(self._stopping)
                 if not self._stopping.is_set():
                     self.failure = f"{name} ended by itself"
         except* Exception as group:
             error = innermost(group)
             self.failure = f"{name} ended: {type(error).__name__}: {error}"
         finally:
+            self.node = None
             ready.set()
             self._ended.set()
 

@@ -302,10 +302,13 @@ def pytest_runtest_makereport(
     world = getattr(item, "funcargs", {}).get("kafka_world")
     if world is None or report.when != "call":
         return report
+    is_wanted = item.config.getoption("--kafka-report")
+    if not report.failed and not is_wanted:
+        return report
     story = world.story()
     if report.failed:
         report.sections.append(("story of the run", "\n".join(story.splitlines()[-_STORY_LINES:])))
-    if item.config.getoption("--kafka-report"):
+    if is_wanted:
         report.user_properties.append((_STORY, story))  # which xdist hands on
     return report
 

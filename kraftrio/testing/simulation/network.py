@@ -343,6 +343,7 @@ class Internet:
         self.hosts: dict[str, Host] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.observers: list[Callable[[SimSocket, bytes], None]] = []  # of all that is sent
+        self.arrival_observers: list[Callable[[SimSocket, bytes], None]] = []  # (sender, piece)
         self._ids = itertools.count(1)
         self._serial = itertools.count(1)
 
@@ -423,6 +424,8 @@ class Internet:
             peer.eof = True
         else:
             self.world.note("net", "data", f"{name} {len(piece)} bytes")
+            for observe in self.arrival_observers:
+                observe(sock, piece)
             peer.inbox += piece
         peer.wake_reader()
 

@@ -98,6 +98,8 @@ def test_a_seed_is_one_history() -> None:
         async with Producer(world.bootstrap_servers) as producer:
             for number in range(20):
                 await producer.send("orders", str(number).encode())
+        with trio.move_on_after(10):
+            await _consume(world, [])
         return world.story(packets=True)
 
     stories = []
@@ -130,6 +132,19 @@ async def test_an_open_transaction_is_told(kafka_world: KafkaWorld) -> None:
             with pytest.raises(WaitTimedOut, match="seen last: Ongoing with orders-0"):
                 await kafka_world.transaction("t").ended(timeout_s=1)
         assert await kafka_world.transaction("t").ended() == "CompleteCommit with no partitions"
+
+
+def test_a_failure_while_a_node_stands_still() -> None:
+    """It is told as it is: the world ends although that node cannot."""
+    world = KafkaWorld()
+
+    async def fail() -> None:
+        world.node(2).pause()
+        await trio.sleep(1)
+        raise ValueError("of the test")
+
+    with pytest.raises(ValueError, match="of the test"):
+        world.run(fail)
 
 
 async def test_faults_on_what_is_not_there(kafka_world: KafkaWorld) -> None:

@@ -1,0 +1,101 @@
+"""Gathers what explanations work from: of a world, and of nodes with real sockets.
+
+Owns: `of_world`, `story_of` and `of_nodes`.
+
+Called by: `kafka_world` and `cluster`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftrio.broker.node.node import Node
+from kraftrio.broker.replica.partition import Partition
+from kraftrio.kraft_meta.metadata.image import MetadataImage
+from kraftrio.testing.explaining.evidence import Evidence
+from kraftrio.testing.explaining.exchanges import Exchanges
+from kraftrio.testing.explaining.lines import told
+from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.world import World
+from kraftrio.testing.story import Event, events_of
+from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.protocol.api import ApiKey
+
+_LINKS = frozenset({"hang", "mend", "cut"})  # what happens to the network, of what its trace says
+
+
+def story_of(
+    world: World, cluster: Cluster | None, exchanges: Exchanges | None, *, packets: bool = False
+) -> list[Event]:
+    """The events of a world in the order of their times, with what clients asked for.
+
+    Args:
+        packets: with the bytes and connections of the network, too.
+    """
+    events = [
+        event
+        for event in events_of(world.trace.newest)
+        if packets or event.who != "net" or event.kind in _LINKS
+    ]
+    if cluster is not None and exchanges is not None:
+        events += told(exchanges, _topic_names(cluster, exchanges))
+    return sorted(events, key=lambda event: float(event.time))
+
+
+def _topic_names(cluster: Cluster, exchanges: Exchanges) -> dict[bytes, str]:
+    """The topics that there are, and those that clients were told of."""
+    nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
+    names = {
+        topic.topic_id: topic.name
+        for exchange in exchanges
+        if exchange.api_key == ApiKey.METADATA and exchange.answer is not None
+        for topic in exchange.answer.topics
+        if topic.name is not None
+    }
+    for image in _images(nodes).values():
+        names |= {topic_id: topic.name for topic_id, topic in image.topics_by_id.items()}
+    return names
+
+
+def of_world(world: World, cluster: Cluster, exchanges: Exchanges | None) -> Evidence:
+    """Everything that happened in a world so far."""
+    assert exchanges is not None
+    nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
+    is_whole = exchanges.is_whole and world.trace.count == len(world.trace.newest)
+    return Evidence(
+        story_of(world, cluster, exchanges),
+        list(exchanges),
+        _topic_names(cluster, exchanges),
+        _images(nodes),
+        lambda topic_partition: _replicas(nodes, topic_partition),
+        "" if is_whole else "its beginning is too long ago, and is not kept",
+    )
+
+
+def of_nodes(nodes: Mapping[int, Node | None]) -> Evidence:
+    """What nodes with real sockets have in their logs; nothing else is known of their run."""
+    return Evidence(
+        [],
+        (),
+        {},
+        _images(nodes),
+        lambda topic_partition: _replicas(nodes, topic_partition),
+        "brokers with real sockets keep no trace",
+    )
+
+
+def _images(nodes: Mapping[int, Node | None]) -> dict[int, MetadataImage]:
+    return {node_id: node._quorum.image for node_id, node in nodes.items() if node is not None}
+
+
+def _replicas(
+    nodes: Mapping[int, Node | None], topic_partition: TopicPartition
+) -> dict[int, Partition]:
+    found = {}
+    for node_id, node in nodes.items():
+        if node is not None and node._broker is not None:
+            hosted = node._broker.services.replica_manager.hosted
+            partition = hosted.partition(topic_partition)
+            if partition is not None:
+                found[node_id] = partition
+    return found
