@@ -591,6 +591,20 @@ class Admin:
         """
         return await cluster_calls.describe_metadata_quorum(*self._begin(timeout_ms))
 
+    async def unregister_broker(
+        self, broker_id: int, *, timeout_ms: Duration | None = None
+    ) -> None:
+        """Have the cluster forget a broker that is gone for good.
+
+        Its replicas stay assigned to it until they are reassigned. A broker that runs, or starts
+        again, may register again.
+
+        Raises:
+            BrokerIdNotRegisteredError: there is no such broker.
+            TimedOutError, NetworkError: the controller did not answer.
+        """
+        await cluster_calls.unregister_broker(*self._begin(timeout_ms), broker_id)
+
     async def elect_leaders(
         self,
         election_type: ElectionType,

@@ -1,6 +1,6 @@
 """The admin client's part for the cluster: brokers, metadata quorum, leaders, reassignments.
 
-Called by: `admin`. KIP-183, KIP-430, KIP-455, KIP-460, KIP-595, KIP-700, KIP-836.
+Called by: `admin`. KIP-183, KIP-430, KIP-455, KIP-460, KIP-595, KIP-631, KIP-700, KIP-836.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kraftrio.clients.arguments.several import (
     topic_partition,
     topic_partitions,
 )
+from kraftrio.clients.arguments.values import MAX_INT32, whole_number
 from kraftrio.clients.errors import error_for
 from kraftrio.clients.metadata import BrokerAddress
 from kraftrio.wire.errors import ErrorCode
@@ -45,6 +46,8 @@ from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
 from kraftrio.wire.primitives import TopicPartition, indexes_by_topic
 
@@ -93,6 +96,17 @@ async def describe_metadata_quorum(
         tuple(_replica(state) for state in reported.current_voters),
         tuple(_replica(state) for state in reported.observers),
     )
+
+
+async def unregister_broker(calls: AdminCalls, deadline: Deadline, broker_id: int) -> None:
+    """Have the cluster forget a broker."""
+    response: UnregisterBrokerResponse = await calls.ask_controller(
+        UnregisterBrokerRequest(broker_id=whole_number("broker_id", broker_id, 0, MAX_INT32)),
+        deadline,
+        lambda answer: [answer.error_code],
+    )
+    if response.error_code != ErrorCode.NONE:
+        raise error_for(response.error_code, response.error_message)
 
 
 async def elect_leaders(

@@ -19,6 +19,7 @@ Names are those of the Java client's exceptions with "Error" instead of "Excepti
 from __future__ import annotations
 
 from kraftrio.clients.errors.broker import (
+    BrokerIdNotRegisteredError,
     BrokerUnavailableError,
     ClusterAuthorizationError,
     ConcurrentTransactionsError,
@@ -131,6 +132,7 @@ __all__ = [
     "AcknowledgementStateError",
     "AuthenticationError",
     "AuthorizationError",
+    "BrokerIdNotRegisteredError",
     "BrokerUnavailableError",
     "BufferExhaustedError",
     "ClosedError",

@@ -53,6 +53,10 @@ class UnknownTopicIdError(RetriableError):
     default_code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
+class BrokerIdNotRegisteredError(KafkaClientError):
+    default_code = ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
 class LeaderNotAvailableError(RetriableError):
     default_code = ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -21,5 +21,6 @@ cluster = LazyGroup(
         "describe": Entry(f"{_COMMANDS}:describe", "Show the brokers and the controller."),
         "health": Entry(f"{_COMMANDS}:health", "Find partitions that are not as they should be."),
         "quorum": Entry(f"{_COMMANDS}:quorum", "Show the metadata quorum."),
+        "unregister": Entry(f"{_COMMANDS}:unregister", "Forget a broker that is gone for good."),
     },
 )

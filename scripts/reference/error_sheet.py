@@ -11,6 +11,7 @@ SHEET = """\
 AcknowledgementStateError | Acknowledge a record once, by the consumer that got it, with `share_acknowledgement_mode="explicit"`.
 AuthenticationError | Correct what the message names: a password, a certificate, a setting of security.
 AuthorizationError | Give the user the right: `kraftrio acl allow`. The message names the resource.
+BrokerIdNotRegisteredError | Check the id: the cluster has no such broker, or forgot it already.
 BrokerUnavailableError | Wait, or look which brokers run: `kraftrio cluster describe`.
 BufferExhaustedError | Send more slowly, await deliveries, raise `buffer_memory`, or find out why the broker takes nothing.
 ClosedError | Use the client within its `async with`.

@@ -148,6 +148,13 @@ def test_node_ends_by_itself(running: Running) -> None:
     with running.client(1) as client:
         wait_until(lambda: brokers(client) == {1, 3}, "two brokers")
     assert running.process.poll() is None
+    server = f"127.0.0.1:{running.ports[1]}"
+    done = subprocess.run(
+        [sys.executable, "-m", "kraftrio", "cluster", "unregister", "2"],
+        env={**os.environ, "KRAFTRIO_BOOTSTRAP_SERVER": server},
+        capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "broker 2 is no longer registered\n"), done.stderr
     alone = ["--config", str(running.folders[2] / "server.properties")]
     node = subprocess.Popen(
         [sys.executable, "-m", "kraftrio", "start", *alone], stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""`kraftrio cluster describe`, `health` and `quorum`.
+"""`kraftrio cluster describe`, `health`, `quorum` and `unregister`.
 
 Called by: the root of the command line.
 """
@@ -11,8 +11,9 @@ from kraftrio.clients.cli.cluster.health import check_partitions
 from kraftrio.clients.cli.cluster.standing import all_topics, broker_rows, least_isrs, quorum_rows
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.output import Column, joined, number
-from kraftrio.clients.cli.session import Session, cluster_command
+from kraftrio.clients.cli.session import Session, cluster_command, confirm
 from kraftrio.clients.cli.times import duration_text
+from kraftrio.clients.errors import BrokerIdNotRegisteredError
 
 _CLUSTER = (Column("cluster_id", "cluster"), Column("controller"), number("brokers"))
 _BROKERS = (
@@ -97,3 +98,29 @@ async def quorum(session: Session) -> None:
     session.output.fields(head, _QUORUM)
     session.output.line()
     session.output.rows(_REPLICAS, rows)
+
+
+@click.command("unregister", epilog="Example: kraftrio cluster unregister 3")
+@click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cluster_command
+async def unregister(session: Session, broker_id: int, yes: bool) -> None:
+    """Have the cluster forget a broker that is gone for good.
+
+    The broker must be stopped: one that runs would register again. Replicas that are assigned to
+    it stay so until 'kraftrio reassign' moves them.
+    """
+    async with session.admin() as admin:
+        running = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)
+        if broker_id in running:
+            raise CommandError(f"broker {broker_id} is running: stop it first")
+        confirm(f"unregister broker {broker_id}?", yes)
+        try:
+            await admin.unregister_broker(broker_id)
+        except BrokerIdNotRegisteredError:
+            raise CommandError(
+                f"there is no broker {broker_id}; those that run are {joined(running)}"
+            ) from None
+    session.output.done(
+        f"broker {broker_id} is no longer registered", {"broker": broker_id, "unregistered": True}
+    )

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from kraftrio.clients.cli.access.commands import acl, quota, user
-from kraftrio.clients.cli.cluster.commands import describe, health, quorum
+from kraftrio.clients.cli.cluster.commands import describe, health, quorum, unregister
 from kraftrio.clients.cli.cluster.reassign import reassign
 from kraftrio.clients.cli.configs.commands import config
 from kraftrio.clients.cli.doctor.commands import doctor
@@ -29,9 +29,10 @@ from tests.conformance.cli.transcripts import play, read_steps
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
-# Tested where brokers have what they are about: an authorizer, a transaction that hangs.
+# Tested where brokers have what they are about: an authorizer, a broker that is gone for good, a
+# transaction that hangs.
 ELSEWHERE = {"acl allow", "acl deny", "acl list", "acl remove"}
-ELSEWHERE |= {"reassign cancel", "transaction abort"}
+ELSEWHERE |= {"cluster unregister", "reassign cancel", "transaction abort"}
 
 # Every command that uses a cluster, by its first words.
 COMMANDS = {
@@ -39,6 +40,7 @@ COMMANDS = {
     "cluster describe": describe,
     "cluster health": health,
     "cluster quorum": quorum,
+    "cluster unregister": unregister,
     "config": config,
     "console": console,
     "consume": consume,

@@ -328,6 +328,7 @@ ADMIN_CALLS: list[tuple[str, Call, str]] = [
         lambda a: a.describe_log_dirs("1"),
         "must be one whole number, or a list",
     ),
+    ("unregister_broker", lambda a: a.unregister_broker("3"), "must be a whole number, not '3'"),
     ("elect_leaders", lambda a: a.elect_leaders(ElectionType.PREFERRED, "t"), "one TopicPartition"),
     ("elect_leaders", lambda a: a.elect_leaders(7), "7 is not a valid ElectionType"),
     (

@@ -14,6 +14,7 @@ from kraftrio.clients.admin.types import (
     OffsetSpec,
 )
 from kraftrio.clients.errors import (
+    BrokerIdNotRegisteredError,
     ClosedError,
     GroupIdNotFoundError,
     InvalidConfigurationError,
@@ -149,6 +150,26 @@ def test_the_cluster() -> None:
             await client.alter_partition_reassignments({T0: [leader]})
 
     simulate(main)
+
+
+def test_a_broker_that_is_gone_for_good_is_unregistered() -> None:
+    async def main(kafka: Kafka) -> None:
+        def registered() -> set[int]:
+            return set(kafka.cluster.nodes[1].quorum.image.brokers)
+
+        async with admin(kafka) as client:
+            await kafka.wait_for(lambda: registered() == {1, 2, 3})
+            kafka.cluster.nodes[3].crash()
+            await client.unregister_broker(3)
+            await kafka.wait_for(lambda: registered() == {1, 2})
+            with pytest.raises(BrokerIdNotRegisteredError):
+                await client.unregister_broker(3)
+            kafka.cluster.nodes[3].start()
+            await kafka.wait_for(lambda: registered() == {1, 2, 3})
+            with pytest.raises(ValueError, match="-1"):
+                await client.unregister_broker(-1)
+
+    simulate(main, nodes=3)
 
 
 async def test_a_client_that_is_not_open_asks_nobody() -> None:
