@@ -42,7 +42,8 @@ WRONG_IMPORTS = {
         "testing.contents -> testing.waiting",
         "testing.loop_thread -> testing.contents",
         "testing.local_nodes -> testing.loop_thread",
-        "testing.simulation.disk -> testing.local_nodes",
+        "testing.snapshots.snapshot -> testing.local_nodes",
+        "testing.simulation.disk -> testing.snapshots.snapshot",
         "testing.simulation.disk -> testing.node_settings",
     ],
     "wire": [

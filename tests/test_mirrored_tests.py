@@ -41,7 +41,7 @@ conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 conformance/clients_trio/test_programs: clients/admin/ lag
 unit/kraftrio/testing/explaining/test_explain: kraftrio/testing/explaining/ evidence gathering
 unit/kraftrio/testing/explaining/test_rereads: kraftrio/testing/explaining/ requests
-sim/test_disk: kraftrio/testing/simulation/ damage disk survival
+sim/test_disk: kraftrio/testing/simulation/ damage disk disk_image survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 unit/kraftrio/testing/test_fault_player: kraftrio/testing/simulation/ in_sync
 sim/test_network: kraftrio/testing/simulation/ network
@@ -228,6 +228,7 @@ unit/kraftrio/testing/test_cluster: kraftrio/testing/ cluster_node contents node
     node_settings
 unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ subjects waiting
 unit/kraftrio/testing/test_kafka_world: clients/ surroundings
+unit/kraftrio/testing/snapshots/test_archive: kraftrio/testing/snapshots/ errors
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root
 unit/net/test_connection: net/ transport

@@ -16,15 +16,28 @@ if TYPE_CHECKING:
     from kraftrio.testing.cluster import KafkaCluster as KafkaCluster
     from kraftrio.testing.fault_plan import Fault as Fault
     from kraftrio.testing.kafka_world import KafkaWorld as KafkaWorld
+    from kraftrio.testing.snapshots.errors import SnapshotError as SnapshotError
+    from kraftrio.testing.snapshots.snapshot import Snapshot as Snapshot
     from kraftrio.testing.waiting import WaitTimedOut as WaitTimedOut
 
-__all__ = ["Fault", "KafkaBroker", "KafkaCluster", "KafkaWorld", "WaitTimedOut", "checks"]
+__all__ = [
+    "Fault",
+    "KafkaBroker",
+    "KafkaCluster",
+    "KafkaWorld",
+    "Snapshot",
+    "SnapshotError",
+    "WaitTimedOut",
+    "checks",
+]
 
 _HOMES = {
     "Fault": "kraftrio.testing.fault_plan",
     "KafkaBroker": "kraftrio.testing.cluster",
     "KafkaCluster": "kraftrio.testing.cluster",
     "KafkaWorld": "kraftrio.testing.kafka_world",
+    "Snapshot": "kraftrio.testing.snapshots.snapshot",
+    "SnapshotError": "kraftrio.testing.snapshots.errors",
     "WaitTimedOut": "kraftrio.testing.waiting",
 }
 

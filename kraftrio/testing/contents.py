@@ -58,6 +58,7 @@ class Contents:
         self._servers = bootstrap_servers
         self._network = network
         self._rng = rng
+        self._closing = trio.Event()
         self.admin = Admin(
             bootstrap_servers,
             network=network,
@@ -67,10 +68,14 @@ class Contents:
         )
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the connections open until this is cancelled."""
+        """Keep the connections open until this is cancelled, or `close` is called."""
         async with self.admin:
             task_status.started()
-            await trio.sleep_forever()
+            await self._closing.wait()
+
+    def close(self) -> None:
+        """Let `run` end: the brokers are about to be others."""
+        self._closing.set()
 
     # -- topics and records ---------------------------------------------------------------------
 

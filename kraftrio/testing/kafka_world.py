@@ -18,8 +18,18 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
+from os import PathLike
 from typing import TypeVar
 from unittest import mock
 
@@ -39,7 +49,8 @@ from kraftrio.testing.fault_player import FaultPlayer
 from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster, Shape
 from kraftrio.testing.simulation.incarnation import current
-from kraftrio.testing.simulation.world import START_WALL_MS, World
+from kraftrio.testing.simulation.world import World
+from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import (
     DEFAULT_TIMEOUT_S,
@@ -67,9 +78,12 @@ class KafkaWorld:
         brokers: how many nodes, each a broker and a controller.
         config: properties of every node, by Kafka's names.
         faults: what happens to it by itself.
+        start: what it begins with, instead of empty disks: a snapshot, or where one was saved. All
+            clocks begin at its time; properties of nodes are not in it.
 
     Raises:
         ValueError: there cannot be such a world; the text says what is wanted.
+        SnapshotError: it cannot begin from `start`; the text says why.
     """
 
     def __init__(
@@ -79,21 +93,27 @@ class KafkaWorld:
         *,
         config: Mapping[str, object] | None = None,
         faults: Sequence[Fault] = (),
+        start: Start | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a world has at least 1")
         check_nodes(faults, [f"n{number}" for number in range(1, brokers + 1)])
         self.seed = seed
         self.faults = faults
+        self._world = World(f"kafka-world-{seed}")
         settings = {name: str(value) for name, value in (config or {}).items()}
         self._shape = Shape(brokers, properties={**node_settings(brokers), **settings})
-        self._world = World(f"kafka-world-{seed}")
+        self._start = None if start is None else snapshot_at(start)
+        if self._start is not None:
+            self._start.check_fits(brokers)
+            self._world.start_wall_ms = self._start.wall_ms
         self._cluster: Cluster | None = None
         self._contents: Contents | None = None
         self._on_demand: WorldFaults | None = None
         self._exchanges: Exchanges | None = None
         self._machine_numbers = itertools.count(1)
         self._client_numbers = itertools.count(1)
+        self._fork_numbers = itertools.count(1)
 
     # -- the run ----------------------------------------------------------------------------------
 
@@ -109,16 +129,9 @@ class KafkaWorld:
 
         async def body() -> None:
             async with trio.open_nursery() as nursery:
-                cluster = self._cluster = Cluster(self._world, nursery, self._shape)
-                node_names = {node.name for node in cluster.nodes.values()}
-                self._exchanges = Exchanges(cluster.internet, node_names, BROKER_PORT)
-                self._contents = Contents(
-                    self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
-                )
-                on_demand = self._on_demand = WorldFaults(cluster, nursery, self._contents)
-                cluster.start()
-                await cluster.wait_until(cluster.all_ready, "all brokers are up")
-                await nursery.start(self._contents.run)
+                cluster = Cluster(self._world, nursery, self._shape)
+                on_demand = self._look_after(cluster)
+                await self._begin(self._start)
                 nursery.start_soon(FaultPlayer(on_demand).play, self.faults)
                 with self.machine(PROGRAM):
                     try:
@@ -137,6 +150,47 @@ class KafkaWorld:
             raise failures[0]
         return results[0]
 
+    def _look_after(self, cluster: Cluster) -> WorldFaults:
+        """Be the world of a cluster."""
+        self._cluster, self._contents = cluster, None
+        node_names = {node.name for node in cluster.nodes.values()}
+        self._exchanges = Exchanges(cluster.internet, node_names, BROKER_PORT)
+        self._on_demand = WorldFaults(cluster, cluster.nursery, self._inside)
+        return self._on_demand
+
+    def _leave(self) -> None:
+        """Be no world of a cluster any more, which ends."""
+        self._end()
+        self._faults().requests.end()
+        if self._exchanges is not None:
+            self._exchanges.end()
+        self._cluster = None
+
+    async def _begin(self, snapshot: Snapshot | None) -> None:
+        """Start every node, and wait until clients can connect."""
+        cluster = self._running()
+        if snapshot is not None:
+            for node_id, image in snapshot.disks.items():
+                cluster.nodes[node_id].load(image)
+        cluster.start()
+        await cluster.wait_until(cluster.all_ready, "all brokers are up")
+        self._contents = Contents(
+            self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
+        )
+        life = current.set(None)  # who looks on is no part of the program
+        try:
+            await cluster.nursery.start(self._contents.run)
+        finally:
+            current.reset(life)
+
+    def _end(self) -> None:
+        """Kill every node."""
+        if self._contents is not None:
+            self._contents.close()
+            self._contents = None
+        for node in self._running().nodes.values():
+            node.crash()
+
     @contextmanager
     def _wall_clock(self) -> Iterator[None]:
         here, time_ns = threading.get_ident(), time.time_ns
@@ -144,8 +198,7 @@ class KafkaWorld:
         def wall_ns() -> int:
             if threading.get_ident() != here:
                 return time_ns()
-            moved_s = 0.0 if self._on_demand is None else self._on_demand.moved_s
-            return START_WALL_MS * 1_000_000 + int((self._world.now_s + moved_s) * 1e9)
+            return self._world.start_wall_ms * 1_000_000 + int(self._world.now_s * 1e9)
 
         with (
             mock.patch.object(time, "time", lambda: wall_ns() / 1e9),
@@ -226,6 +279,70 @@ class KafkaWorld:
         evidence = of_world(self._world, self._running(), self._exchanges)
         return explain(evidence, record, partition, offset, key, value)
 
+    # -- snapshots --------------------------------------------------------------------------------
+
+    async def snapshot(self) -> Snapshot:
+        """Take what all nodes have on their disks at this instant: logs, groups, transactions.
+
+        Nobody in the world notices.
+        """
+        cluster = self._running()
+        await trio.lowlevel.checkpoint()
+        wall_ms = self._world.start_wall_ms + int(self._world.now_s * 1000)
+        disks = {node_id: node.disk.image() for node_id, node in cluster.nodes.items()}
+        return Snapshot(disks, wall_ms)
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Let the cluster be as it was then; wait until clients can connect.
+
+        Every node is killed, gets the disk of then, and is started, also one that did not run.
+        Connections of clients are cut, as at a restart of all nodes. A client that goes on meets a
+        cluster that has forgotten what came since, its newest leader epochs, too: open new ones.
+        Time goes on, for timers and wall clocks: it is later than at the snapshot. What was done
+        to links and clocks stays; disks have nothing wrong with them.
+
+        Raises:
+            SnapshotError: it is of a cluster with another number of nodes.
+        """
+        snapshot.check_fits(len(self._running().nodes))
+        self._end()
+        await self._begin(snapshot)
+
+    @asynccontextmanager
+    async def fork(self, snapshot: Snapshot | None = None) -> AsyncIterator[KafkaWorld]:
+        """Run a second cluster in this world that begins as this one is now, or was.
+
+        It is a world as this one, with the same clock and network and nodes of its own, on
+        machines such as "fork1-n1": clients reach it by its `bootstrap_servers`. Neither cluster
+        knows of the other. It ends with the body.
+
+        Args:
+            snapshot: what it begins with; None: what there is now.
+
+        Raises:
+            SnapshotError: the snapshot is of a cluster with another number of nodes.
+        """
+        cluster = self._running()
+        if snapshot is None:
+            snapshot = await self.snapshot()
+        snapshot.check_fits(len(cluster.nodes))
+        other = copy(self)
+        prefix = f"fork{next(self._fork_numbers)}-"
+        other._look_after(
+            Cluster(
+                self._world, cluster.nursery, self._shape, internet=cluster.internet, prefix=prefix
+            )
+        )
+        try:
+            await other._begin(snapshot)
+            yield other
+        finally:
+            other._leave()
+
+    async def save(self, path: str | PathLike[str]) -> None:
+        """Take a snapshot, and write it to a file for a later `start`; see `Snapshot.save`."""
+        (await self.snapshot()).save(path)
+
     # -- what is in it ----------------------------------------------------------------------------
 
     async def topics(self) -> dict[str, TopicMetadata]:
@@ -303,8 +420,8 @@ class KafkaWorld:
         return {key: node.is_ready for key, node in self._running().nodes.items()}
 
     def _watch(self, what: str, look: LookAt, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
-        contents = self._inside()
-        return Wait(what, lambda: look(contents), timeout_s, None)
+        self._inside()
+        return Wait(what, lambda: look(self._inside()), timeout_s, None)
 
     # -- faults -----------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class RequestFaults:
         self, cluster: Cluster, nursery: trio.Nursery, is_program: Callable[[str], bool]
     ) -> None:
         self._internet = cluster.internet
+        self._nodes = {node.name for node in cluster.nodes.values()}
         self._nursery = nursery
         self._is_program = is_program
         self._awaited: list[_Awaited] = []
@@ -92,6 +93,10 @@ class RequestFaults:
         self._machines: dict[str, str] = {}  # by address
         cluster.internet.observers.append(self._on_send)
         cluster.on_made = self._stand_before
+
+    def end(self) -> None:
+        """Let no more requests be looked at."""
+        self._internet.observers.remove(self._on_send)
 
     def lose_answer(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
         """Let the next request of this kind be done, and its answer be lost.
@@ -164,7 +169,11 @@ class RequestFaults:
 
     def _on_send(self, sock: SimSocket, chunk: bytes) -> None:
         machine = sock.host.name
-        if sock.peer_port != BROKER_PORT or not self._is_program(machine):
+        if (
+            sock.peer_port != BROKER_PORT
+            or sock.peer.host.name not in self._nodes
+            or not self._is_program(machine)
+        ):
             return
         for frame in self._frames_in(sock.serial, chunk):
             awaited = self._take(_HEAD.unpack_from(frame)[1], machine, is_refusal=False)

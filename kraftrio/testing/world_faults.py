@@ -9,6 +9,8 @@ Called by: `kafka_world` and `fault_player`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from kraftrio.testing import moves
@@ -151,21 +153,22 @@ class Links:
 class WorldFaults:
     """All that can be done to a world.
 
-    Attributes:
-        moved_s: how far the program's wall clock is ahead of virtual time.
+    Args:
+        contents: what is in the cluster, as it is now.
     """
 
-    def __init__(self, cluster: Cluster, nursery: trio.Nursery, contents: Contents) -> None:
+    def __init__(
+        self, cluster: Cluster, nursery: trio.Nursery, contents: Callable[[], Contents]
+    ) -> None:
         self.cluster = cluster
         self.requests = RequestFaults(cluster, nursery, self.is_program)
         self.links = Links(cluster.internet)
-        self.moved_s = 0.0
         self._contents = contents
 
     def is_program(self, machine: str) -> bool:
         """Tell whether a machine is one of the program's."""
-        is_node = any(node.name == machine for node in self.cluster.nodes.values())
-        return bool(machine) and machine != LOOKER and not is_node
+        host = self.cluster.internet.hosts.get(machine)
+        return host is not None and not host.is_node and machine != LOOKER
 
     def node(self, node_id: int) -> NodeFaults:
         """A node by its id (ValueError: there is none)."""
@@ -178,43 +181,42 @@ class WorldFaults:
 
     def move_clocks(self, seconds: float) -> None:
         """Set every wall clock ahead (or back)."""
-        self.moved_s += seconds
-        for node_id in self.cluster.nodes:
-            self.node(node_id).move_clock(seconds)
+        self.cluster.world.note("world", "clock", f"all moved by {seconds:+g} s")
+        self.cluster.world.start_wall_ms += round(seconds * 1000)
 
     async def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         """See `moves.move_leader`."""
         place = TopicPartition(topic, partition)
         self._note(f"{topic}-{partition} gets another leader")
-        return await moves.move_leader(self._contents, place, to)
+        return await moves.move_leader(self._contents(), place, to)
 
     async def move_coordinator(
         self, group: str | None, transactional_id: str | None, to: int | None
     ) -> int:
         """See `moves.coordinator_of` and `moves.move_leader`."""
         place = await moves.coordinator_of(
-            self._contents, group=group, transactional_id=transactional_id
+            self._contents(), group=group, transactional_id=transactional_id
         )
         self._note(f"{group or transactional_id} gets another coordinator")
-        return await moves.move_leader(self._contents, place, to)
+        return await moves.move_leader(self._contents(), place, to)
 
     async def move_all_from(self, node_id: int, *, coordinators: bool) -> int:
         """See `moves.move_all_from`."""
-        return await moves.move_all_from(self._contents, node_id, coordinators=coordinators)
+        return await moves.move_all_from(self._contents(), node_id, coordinators=coordinators)
 
     async def rebalance(self, group: str) -> None:
         """See `moves.rebalance`."""
         self._note(f"a member joins {group}, and leaves it again")
-        await moves.rebalance(self._contents, group)
+        await moves.rebalance(self._contents(), group)
 
     async def deliver_again(self, group: str, records: int) -> None:
         """See `moves.deliver_again`."""
         self._note(f"{records} records of each partition come to {group} again")
-        await moves.deliver_again(self._contents, group, records)
+        await moves.deliver_again(self._contents(), group, records)
 
     async def groups_with_partitions(self) -> list[str]:
         """The groups that can be rebalanced."""
-        groups = await self._contents.groups()
+        groups = await self._contents().groups()
         return sorted(
             group_id
             for group_id, group in groups.items()

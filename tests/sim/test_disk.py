@@ -270,3 +270,27 @@ def test_single_calls_fail() -> None:
     assert 0 < refused < 40
     assert len(disk.failing_calls.failed) == refused
     assert disk.read_file("/data/log") == b"abcdefghi"
+
+
+def test_an_image_stays_as_it_is() -> None:
+    """Disks that begin from one share its bytes, and change them for themselves alone."""
+    disk = disk_with("/data/log", b"synced")
+    file = disk.open("/data/log")
+    file.write_at(b" written", 6)
+    disk.make_directory("/data/orders-0")
+    image = disk.image()
+    assert disk.image().files["/data/log"].content is image.files["/data/log"].content
+    file.write_at(b" later", 14)
+    file.sync()
+    one, other = (SimDisk.of(image, lambda: 7) for _ in range(2))
+    one.open("/data/log").write_at(b"S", 0)
+    other.open("/data/log").truncate(3)
+    assert disk.read_file("/data/log") == b"synced written later"
+    assert one.read_file("/data/log") == b"Synced written"
+    assert other.read_file("/data/log") == b"syn"
+    third = SimDisk.of(image, lambda: 7)
+    third.open("/data/log").write_at(b" too", 14)
+    assert third.is_directory("/data/orders-0")
+    for seed in range(9):
+        assert third.after_power_cut(Random(seed)).read_file("/data/log")[:14] == b"synced written"
+    assert image.files["/data/log"].read() == b"synced written"

@@ -130,7 +130,7 @@ class Exchanges:
     """See the module.
 
     Args:
-        node_names: the machines that are none of clients.
+        node_names: the machines of the cluster's nodes.
         port: where brokers listen for clients.
     """
 
@@ -142,8 +142,14 @@ class Exchanges:
         self._kept: deque[Exchange] = deque()
         self._kept_bytes = 0
         self._count = 0
+        self._internet = internet
         internet.observers.append(self._on_send)
         internet.arrival_observers.append(self._on_arrival)
+
+    def end(self) -> None:
+        """Look at no more."""
+        self._internet.observers.remove(self._on_send)
+        self._internet.arrival_observers.remove(self._on_arrival)
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._kept)
@@ -155,7 +161,11 @@ class Exchanges:
 
     def _conversation(self, sock: SimSocket) -> _Conversation | None:
         """The connection of a socket of a client."""
-        if sock.peer_port != self._port or sock.host.name in self._node_names:
+        if (
+            sock.peer_port != self._port
+            or sock.host.is_node
+            or sock.peer.host.name not in self._node_names
+        ):
             return None
         return self._conversations.setdefault(sock.connection_id, _Conversation())
 

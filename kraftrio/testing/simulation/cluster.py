@@ -31,9 +31,10 @@ from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRec
 from kraftrio.kraft_meta.quorum.service import QuorumService
 from kraftrio.net.transport import Network
 from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.disk_image import DiskImage
 from kraftrio.testing.simulation.incarnation import Incarnation, current
 from kraftrio.testing.simulation.network import HostNetwork, Internet, LinkQuality
-from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure, World, describe
+from kraftrio.testing.simulation.world import SimulationFailure, World, describe
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -59,7 +60,8 @@ class SimClock(Clock):
 
     def wall_ms(self) -> int:
         now_ms = self._world.now_s * 1000
-        return START_WALL_MS + int(now_ms * (1 + self.drift) + self.offset_ms)
+        start_ms = self._world.start_wall_ms
+        return start_ms + int(now_ms * (1 + self.drift) + self.offset_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class SimNode:
         self._rng = rng
         self.node_id = node_id
         self.roles = roles
-        self.name = f"n{node_id}"
+        self.name = cluster.name_of(node_id)
         self.clock = SimClock(cluster.world)
         self.disk = SimDisk(self.clock.wall_ms)
         self.speed = DiskSpeed()
@@ -286,6 +288,11 @@ class SimNode:
             self.disk = disk.after_power_cut(self._rng)
         scope.cancel()
 
+    def load(self, image: DiskImage) -> None:
+        """Put a disk with this in it into the machine, on which no process runs."""
+        assert self.incarnation is None, f"{self.name} runs"
+        self.disk = SimDisk.of(image, self.clock.wall_ms)
+
     def restore(self) -> None:
         """Give the machine its power back, if it has none."""
         self._cluster.internet.restore_power(self._cluster.internet.host(self.name))
@@ -348,7 +355,12 @@ def _is_plain(failure: BaseException) -> bool:
 
 
 class Cluster:
-    """All nodes of a simulation, and the network between them and their clients."""
+    """All nodes of a simulation, and the network between them and their clients.
+
+    Args:
+        internet: that of another cluster, to be in it as well; None: one of its own.
+        prefix: of the names of its nodes, which differ from those of other clusters there.
+    """
 
     def __init__(
         self,
@@ -356,13 +368,17 @@ class Cluster:
         nursery: trio.Nursery,
         shape: Shape | None = None,
         quality: LinkQuality | None = None,
+        *,
+        internet: Internet | None = None,
+        prefix: str = "",
     ) -> None:
         self.world = world
         self.nursery = nursery
         self.shape = shape if shape is not None else Shape()
-        self.internet = Internet(world, quality)
+        self.internet = internet if internet is not None else Internet(world, quality)
+        self._prefix = prefix
         self._voters = ",".join(
-            f"{node_id}@n{node_id}:{CONTROLLER_PORT}"
+            f"{node_id}@{self.name_of(node_id)}:{CONTROLLER_PORT}"
             for node_id, roles in self.shape.roles().items()
             if "controller" in roles
         )
@@ -373,9 +389,13 @@ class Cluster:
         self.wiped: set[int] = set()  # came back without their memory, and are not in sync yet
         self.nodes: dict[int, SimNode] = {}
         for node_id, roles in self.shape.roles().items():
-            self.internet.host(f"n{node_id}")
-            rng = world.rng(f"node-{node_id}")
+            self.internet.host(self.name_of(node_id)).is_node = True
+            rng = world.rng(f"{prefix}node-{node_id}")
             self.nodes[node_id] = SimNode(self, node_id, roles, rng)
+
+    def name_of(self, node_id: int) -> str:
+        """The name of a node's machine."""
+        return f"{self._prefix}n{node_id}"
 
     @property
     def brokers(self) -> list[SimNode]:
@@ -396,7 +416,7 @@ class Cluster:
 
     def properties(self, node_id: int, roles: str) -> dict[str, str]:
         """The server.properties of a node."""
-        name = f"n{node_id}"
+        name = self.name_of(node_id)
         listeners = []
         if "broker" in roles:
             listeners.append(f"PLAINTEXT://{name}:{BROKER_PORT}")

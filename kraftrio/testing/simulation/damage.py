@@ -73,7 +73,9 @@ class BadReads:
         self._chance = chance
         self.count = 0
 
-    def place(self, path: str, data: bytearray, position: int, size_bytes: int) -> Place | None:
+    def place(
+        self, path: str, data: bytes | bytearray, position: int, size_bytes: int
+    ) -> Place | None:
         """Choose what a read of a file gives wrong, if anything."""
         if not size_bytes or not path.endswith(".log") or self._rng.random() >= self._chance:
             return None

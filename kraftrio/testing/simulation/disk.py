@@ -37,6 +37,7 @@ from contextlib import contextmanager
 
 from kraftrio.testing.simulation.damage import BadReads, flipped, is_metadata, place_of
 from kraftrio.testing.simulation.disk_calls import FailingCalls
+from kraftrio.testing.simulation.disk_image import DiskImage, FileImage
 from kraftrio.testing.simulation.survival import Change, apply_change, survived
 from kraftrio.wire.primitives import Buffer
 
@@ -47,12 +48,33 @@ class _Inode:
     __slots__ = ("data", "durable", "modified_ms", "rot", "unsynced", "was_bad")
 
     def __init__(self, modified_ms: int, data: bytes = b"") -> None:
-        self.data = bytearray(data)
-        self.durable = bytearray(data)
+        self.data: bytes | bytearray = data  # bytes: shared with an image, until it changes
+        self.durable: bytes | bytearray = data
         self.unsynced: list[Change] = []
         self.modified_ms = modified_ms
         self.rot: dict[int, int] = {}  # bits that read wrong, by position
         self.was_bad = False  # the last read
+
+    def change(self, position: int, content: bytes | None) -> None:
+        """Write, or cut, without syncing it."""
+        if isinstance(self.data, bytes):
+            self.data = bytearray(self.data)
+        apply_change(self.data, position, content)
+        self.unsynced.append((position, content))
+
+    def sync(self) -> None:
+        """Make durable what was written."""
+        if self.unsynced:
+            if isinstance(self.durable, bytes):
+                self.durable = bytearray(self.durable)
+            for position, content in self.unsynced:
+                apply_change(self.durable, position, content)
+            self.unsynced.clear()
+
+    def image(self) -> FileImage:
+        """What is written now; the bytes are shared from now on."""
+        self.data = bytes(self.data)
+        return FileImage(self.data, self.modified_ms)
 
     def heal_written(self, start: int, end: int) -> None:
         """What is written again, or cut, is not rotten any more."""
@@ -62,8 +84,8 @@ class _Inode:
     def lose_unsynced(self) -> None:
         """Go back to what is durable; what was cut stays cut, for that is journalled."""
         cuts = [position for position, data in self.unsynced if data is None]
-        del self.durable[min(cuts, default=len(self.durable)) :]
-        self.data[:] = self.durable
+        self.durable = self.durable[: min(cuts, default=len(self.durable))]
+        self.data = self.durable[:]
         self.unsynced.clear()
         self.heal_written(len(self.data), 1 << 62)
 
@@ -100,8 +122,7 @@ class SimFile:
     def _write(self, content: bytes, position: int) -> None:
         if content:
             inode = self._inode
-            apply_change(inode.data, position, content)
-            inode.unsynced.append((position, content))
+            inode.change(position, content)
             if inode.rot:
                 inode.heal_written(position, position + len(content))
             inode.modified_ms = self._disk.now_ms()
@@ -130,8 +151,7 @@ class SimFile:
         if self._disk.is_dead:
             return
         self._disk.check_call("truncate", self._path)
-        apply_change(self._inode.data, size_bytes, None)
-        self._inode.unsynced.append((size_bytes, None))
+        self._inode.change(size_bytes, None)
         self._inode.heal_written(size_bytes, 1 << 62)
 
     def size_bytes(self) -> int:
@@ -149,9 +169,7 @@ class SimFile:
             self._disk.failed_syncs.append(self._path)
             inode.lose_unsynced()
             raise OSError(errno.EIO, "sync failed", self._path)
-        for position, data in inode.unsynced:
-            apply_change(inode.durable, position, data)
-        inode.unsynced.clear()
+        inode.sync()
 
     def close(self) -> None:
         self._closed = True
@@ -206,7 +224,7 @@ def _copy_of(directory: _Directory) -> _Directory:
         if isinstance(entry, _Directory):
             copy.names[name] = _copy_of(entry)
         else:
-            copy.names[name] = _Inode(entry.modified_ms, bytes(entry.data))
+            copy.names[name] = _Inode(entry.modified_ms, entry.image().read())
     copy.sync()
     return copy
 
@@ -339,6 +357,38 @@ class SimDisk:
 
         walk(self._root, "")
         return found
+
+    # -- images ---------------------------------------------------------------------------------
+
+    def image(self) -> DiskImage:
+        """What is written on it now, synced or not, without what damage shows."""
+        folders: list[str] = []
+        files: dict[str, FileImage] = {}
+
+        def walk(directory: _Directory, path: str) -> None:
+            for name, entry in sorted(directory.names.items()):
+                inside = f"{path}/{name}"
+                if isinstance(entry, _Directory):
+                    folders.append(inside)
+                    walk(entry, inside)
+                else:
+                    files[inside] = entry.image()
+
+        walk(self._root, "")
+        return DiskImage(tuple(folders), files)
+
+    @classmethod
+    def of(cls, image: DiskImage, now_ms: Callable[[], int]) -> SimDisk:
+        """A disk with what an image has, all of it durable."""
+        disk = cls(now_ms)
+        for folder in image.folders:
+            disk.make_directory(folder)
+        for path, file in image.files.items():
+            parent, name = disk._parent(path)
+            parent.put(name, _Inode(file.modified_ms, file.read()))
+        for path in ("/", *image.folders):
+            disk.sync_directory(path)
+        return disk
 
     # -- crashes --------------------------------------------------------------------------------
 

@@ -327,6 +327,7 @@ class Host:
 
     name: str
     address: str
+    is_node: bool = False  # of a cluster: no client lives there
     has_power: bool = True
     listeners: dict[int, SimListener] = field(default_factory=dict)
     sockets: dict[int, SimSocket] = field(default_factory=dict)  # by order of creation

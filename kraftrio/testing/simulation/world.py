@@ -131,6 +131,7 @@ class World:
     def __init__(self, seed: str, trace: Trace | None = None) -> None:
         self.seed = seed
         self.now_s = 0.0
+        self.start_wall_ms = START_WALL_MS  # of every wall clock that nothing was done to
         self.trace = trace if trace is not None else Trace()
         self.active: dict[Incarnation, None] = {}  # whose tasks ran since the last checks
         self.failure: SimulationFailure | None = None

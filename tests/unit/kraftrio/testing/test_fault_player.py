@@ -70,7 +70,7 @@ def test_a_plan_is_played() -> None:
         "PRODUCE of program is 1 s late",
         "PRODUCE of program is refused with NOT_LEADER_OR_FOLLOWER",
         "PRODUCE of program comes twice",
-        "clock  moved by +60 s",
+        "clock  all moved by +60 s",
         "crash  power cut",
         "disk   room for 0 bytes",
         "disk   is mended",

@@ -1,0 +1,44 @@
+"""What is on a disk at one instant, as a value: taken from one disk, and laid onto others.
+
+Owns: `DiskImage` and `FileImage`. Rules:
+1. An image never changes. Disks that begin from it share its bytes until they write to a file.
+2. All in it is durable: what was written and not yet synced counts as synced.
+
+Called by: `disk`, and `kraftrio.testing.snapshots`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class FileImage:
+    """One file.
+
+    Attributes:
+        content: its bytes, or where a file with them is, which nobody writes to.
+        modified_ms: when it was last written, in milliseconds of the wall clock.
+    """
+
+    content: bytes | Path
+    modified_ms: int
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskImage:
+    """A tree of files.
+
+    Attributes:
+        folders: the path of each folder, a parent before what is in it, such as "/data".
+        files: by path.
+    """
+
+    folders: tuple[str, ...]
+    files: Mapping[str, FileImage]

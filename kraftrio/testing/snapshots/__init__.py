@@ -1,0 +1,1 @@
+"""What the nodes of a cluster have on their disks, to go on from: taken, saved, loaded."""

@@ -1,0 +1,79 @@
+"""A whole cluster at one instant, as a value: `Snapshot`.
+
+It is what is left when every node is killed at that instant, as by `kill -9`: all that was written,
+hence all that was acknowledged, with groups, offsets, transactions and settings, since these are in
+logs. What was under way is as after such an end: open transactions are open, members of groups have
+the time of their session to come back. All nodes run in what begins from it.
+
+Called by: `kraftrio.testing.kafka_world`, `kraftrio.testing.local_nodes`, and tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from kraftrio.testing.simulation.disk_image import DiskImage
+from kraftrio.testing.snapshots import archive
+from kraftrio.testing.snapshots.archive import Manifest
+from kraftrio.testing.snapshots.errors import SnapshotError
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """See the module.
+
+    Attributes:
+        disks: what each node has on its disk, by node id.
+        wall_ms: the time of the nodes' clocks, in milliseconds.
+    """
+
+    disks: Mapping[int, DiskImage]
+    wall_ms: int
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a file, a tar archive compressed with zstd; "case.tar.zst" is a good name.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        manifest = Manifest(list(self.disks), self.wall_ms)
+        archive.write(Path(path), manifest, self.disks)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read what `save` has written.
+
+        Raises:
+            SnapshotError: there is no such file, or it is not what `save` has written.
+        """
+        manifest, disks = archive.read(Path(path))
+        return cls(disks, manifest.wall_ms)
+
+    def check_fits(self, node_count: int) -> None:
+        """Raise SnapshotError if a cluster of so many nodes cannot begin from it."""
+        if list(self.disks) != list(range(1, node_count + 1)):
+            raise SnapshotError(
+                f"the snapshot is of a cluster with {_nodes(len(self.disks))}, and this one has"
+                f" {_nodes(node_count)}: make it with brokers={len(self.disks)}"
+            )
+
+
+Start: TypeAlias = Snapshot | str | PathLike[str]
+"""What a cluster can begin from: a snapshot, or where one was saved."""
+
+
+def snapshot_at(start: Start) -> Snapshot:
+    """Return the snapshot that is meant.
+
+    Raises:
+        SnapshotError: see `Snapshot.load`.
+    """
+    return start if isinstance(start, Snapshot) else Snapshot.load(start)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
