@@ -66,6 +66,7 @@ def test_held_for_longer(history: History) -> None:
 @pytest.mark.parametrize("server", [ANEW, TWO])
 def test_a_leader_that_died_knows_of_no_holder(history: History, server: Server) -> None:
     history.hear("b", 1, 1.5, server)
+    assert history.model.hold("b", AT) is not None
 
 
 def test_counts(history: History) -> None:

@@ -167,6 +167,7 @@ def test_the_kill_of_a_leader_loses_nothing(cluster: SecureCluster) -> None:
                 with trio.fail_after(DEADLINE_S):
                     while len(found) < acknowledged:
                         found |= {record.value for record in await consumer.poll()}
+            assert found == {b"%d" % number for number in range(acknowledged)}
             await _come_back(cluster, admin, leader)
 
     trio.run(run)

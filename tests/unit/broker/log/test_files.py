@@ -59,9 +59,12 @@ def test_many_pieces(fs: OsFileSystem, tmp_path: Path) -> None:
 def test_sync_of_a_closed_file_is_nothing(fs: OsFileSystem, tmp_path: Path) -> None:
     """A worker thread may come late: the owner has closed and perhaps deleted the file."""
     file = fs.open(str(tmp_path / "f"), create=True)
+    file.write_at(b"a", 0)
     file.close()
+    fs.remove(str(tmp_path / "f"))
     file.sync()
     file.close()
+    assert not fs.exists(str(tmp_path / "f"))
 
 
 def test_missing_things(fs: OsFileSystem, tmp_path: Path) -> None:

@@ -253,7 +253,10 @@ def test_flush_of_a_deleted_log_is_nothing() -> None:
     node.manager.delete_log(TP, node.now_ms)
     log.flush()
     node.manager.remove_deleted(node.now_ms + 60_000)
+    files = node.fs.list_directory("/a")
     log.flush()
+    assert node.fs.list_directory("/a") == files
+    assert not [name for name in files if name.startswith(str(TP))]
 
 
 def test_log_of_an_earlier_topic_is_replaced() -> None:

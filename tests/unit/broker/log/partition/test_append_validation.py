@@ -165,7 +165,8 @@ def test_timestamp_bounds(timestamps: list[int], bad: list[int]) -> None:
 
 
 def test_old_records_are_fine_by_default() -> None:
-    validate(batch(b"v", timestamps=[1]))
+    _, max_timestamp = validate(batch(b"v", timestamps=[1]))
+    assert max_timestamp == 1
 
 
 def test_wrong_max_timestamp_is_corrected() -> None:

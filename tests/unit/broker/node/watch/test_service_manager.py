@@ -37,4 +37,5 @@ async def test_what_the_manager_hears(tmp_path: Path) -> None:
 def test_nobody_is_told_where_nobody_asks(tmp_path: Path) -> None:
     ServiceManager({}).tell("READY=1")
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
+    assert not list(tmp_path.iterdir())
     ServiceManager({"NOTIFY_SOCKET": "@kraftrio-nobody", "WATCHDOG_USEC": "x"}).tell("READY=1")
