@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class ControllerPort(Protocol):
 class ClientsController(ControllerPort, Protocol):
     """Reaches the active controller, and tells it for which client."""
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """Send a request for a client whose changes may have to be counted; else as `submit`."""
 
 

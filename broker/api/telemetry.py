@@ -18,7 +18,7 @@ from kraftrio.broker.metrics.telemetry.client_metrics import ClientMetrics
 from kraftrio.broker.metrics.telemetry.subscriptions import (
     DEFAULT_INTERVAL_MS,
     ClientIdentity,
-    Subscription,
+    TelemetrySubscription,
     subscription_for,
 )
 from kraftrio.broker.server.context import HandlerTable, RequestContext
@@ -85,7 +85,7 @@ class TelemetryHandlers:
             requested_metrics=list(subscription.metrics),
         )
 
-    def _subscription(self, instance_id: bytes, identity: ClientIdentity) -> Subscription:
+    def _subscription(self, instance_id: bytes, identity: ClientIdentity) -> TelemetrySubscription:
         if self._metrics is None:
             return subscription_for(identity, ())
         return self._metrics.subscribe(instance_id, identity, self._clock.monotonic_ms())

@@ -36,7 +36,7 @@ import trio
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.ports import ClientsController
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.wire.errors import ErrorCode
@@ -100,7 +100,7 @@ class ControllerChannel:
         """Send a controller request on behalf of a client."""
         return self._controller.submit(request, api_version=api_version)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """The same, and name the client if the controller is to count what it changes."""
         limits = self._mutation_limits
         if not limits or limits.find(sender.user, sender.client_id) is None:

@@ -50,7 +50,7 @@ from kraftrio.broker.controller.requests import (
     resending,
 )
 from kraftrio.broker.ports import MetadataQuorum
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.kraft_meta.quorum.active_controller import NotController
 from kraftrio.kraft_meta.raft.voters import VoterSet
@@ -102,7 +102,7 @@ class _Pending:
     api_version: int
     answer: Deferred[Any]
     is_own: bool
-    sender: Sender | None = None
+    sender: RequestSender | None = None
     timer: Timer | None = None
     line: _LeaderConnection | None = None
     sent_at: float = 0.0
@@ -198,12 +198,12 @@ class ControllerClient:
         """
         return self._submit(None, request, api_version, timeout_ms)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """The same for a client whose changes are to be counted."""
         return self._submit(sender, request, api_version, None)
 
     def _submit(
-        self, sender: Sender | None, request: Any, api_version: int, timeout_ms: float | None
+        self, sender: RequestSender | None, request: Any, api_version: int, timeout_ms: float | None
     ) -> Deferred[Any]:
         self._requests_total += 1
         decision: Deferred[Any] | None = None
@@ -225,7 +225,9 @@ class ControllerClient:
             self._dispatch(pending)
         return pending.answer
 
-    def _decide_here(self, sender: Sender | None, request: Any, api_version: int) -> Deferred[Any]:
+    def _decide_here(
+        self, sender: RequestSender | None, request: Any, api_version: int
+    ) -> Deferred[Any]:
         if sender is None:
             return self._quorum.submit(request, api_version=api_version)
         return self._quorum.submit_for(sender, request, api_version=api_version)

@@ -15,7 +15,7 @@ from struct import Struct, error
 from typing import Any, Final, NamedTuple
 
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.mutation_quota import STRICT_SINCE, Sender
+from kraftrio.kraft_meta.controller.mutation_quota import STRICT_SINCE, RequestSender
 from kraftrio.kraft_meta.controller.token_control import TOKEN_REQUESTS, TokenRequest
 from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -43,12 +43,12 @@ class Unwrapped(NamedTuple):
     """What an envelope holds; `sender` is who sends it, where it is counted."""
 
     request: Any
-    sender: Sender
+    sender: RequestSender
     api_version: int
     correlation_id: int
 
 
-def wrap(request: Any, api_version: int, sender: Sender | None = None) -> EnvelopeRequest:
+def wrap(request: Any, api_version: int, sender: RequestSender | None = None) -> EnvelopeRequest:
     """Return the envelope of a request, of one that is not about tokens with its sender."""
     key = _key(request)
     client_id, address = "", _NO_ADDRESS
@@ -102,7 +102,7 @@ def unwrap(envelope: EnvelopeRequest) -> Unwrapped:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "brokers forward this without an envelope")
     return Unwrapped(
         request,
-        Sender(principal.name, header.client_id or ""),
+        RequestSender(principal.name, header.client_id or ""),
         api_version,
         header.correlation_id,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.ports import ClientsController
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.quorum.active_controller import NotController
 from kraftrio.wire.errors import ErrorCode
 
@@ -29,7 +29,7 @@ class LocalController:
         """Let this node's controller decide; the response comes once it is committed."""
         return _answer(request, self._quorum.submit(request, api_version=api_version))
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """The same for a client whose changes are to be counted."""
         decision = self._quorum.submit_for(sender, request, api_version=api_version)
         return _answer(request, decision)

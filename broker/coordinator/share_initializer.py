@@ -68,12 +68,12 @@ class ShareStateInitializer:
 
     def ask(self, states: StatesToInitialize) -> Deferred[Codes]:
         """Ask for states, for some of them at a time."""
-        asking = _Asking(self._coordinators, states)
+        asking = _Initialization(self._coordinators, states)
         asking.go_on()
         return asking.answered
 
 
-class _Asking:
+class _Initialization:
     """States that are asked for, some at a time: a topic may have many thousands."""
 
     def __init__(self, coordinators: StateCoordinators, states: StatesToInitialize) -> None:

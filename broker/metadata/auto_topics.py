@@ -24,7 +24,7 @@ from typing import TypeAlias
 from kraftrio.base.logging_setup import log_event
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.ports import ClientsController, MetadataPort
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     CreatableTopic,
@@ -61,7 +61,7 @@ class AutoTopicCreator:
         self,
         names: Iterable[str],
         when_done: Callable[[str, ErrorCode], None] | None = None,
-        sender: Sender | None = None,
+        sender: RequestSender | None = None,
     ) -> None:
         """Begin to create topics that do not exist; those already on their way are left alone.
 
@@ -95,7 +95,7 @@ class AutoTopicCreator:
             self._in_flight[topic.name] = [partial(when_done, topic.name)]
         self._create(wanted)
 
-    def _create(self, topics: list[CreatableTopic], sender: Sender | None = None) -> None:
+    def _create(self, topics: list[CreatableTopic], sender: RequestSender | None = None) -> None:
         if not topics:
             return
         names = [topic.name for topic in topics]

@@ -30,7 +30,7 @@ Status: TypeAlias = Callable[[], Mapping[str, object]]
 _INDEX = b"kraftrio: see /metrics, /health and /ready\n"
 
 
-class Endpoint:
+class MetricsEndpoint:
     """See the module.
 
     Args:

@@ -19,7 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kraftrio.base.histogram import Spread
-from kraftrio.broker.metrics.families import Family, Kind
+from kraftrio.broker.metrics.families import Family, MetricType
 from kraftrio.broker.metrics.registry import Gathered, Series
 from kraftrio.broker.metrics.telemetry.client_metrics import PushedFamily
 
@@ -36,10 +36,10 @@ def exposed(gathered: Gathered, pushed: Iterable[PushedFamily], accept: str) -> 
         the text, and its content type.
     """
     encode, content_type = choose_encoder(accept)
-    return encode(_Page(gathered, pushed)), content_type
+    return encode(_Exposition(gathered, pushed)), content_type
 
 
-class _Page(Collector):
+class _Exposition(Collector):
     """What the library writes: our families, and those of the process."""
 
     def __init__(self, gathered: Gathered, pushed: Iterable[PushedFamily]) -> None:
@@ -54,13 +54,13 @@ class _Page(Collector):
 
 
 def _metric(family: Family, series: Series) -> Metric:
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricType.HISTOGRAM:
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         for labels, spread in series.items():
             assert isinstance(spread, Spread), family
             histogram.add_metric(labels, _buckets(spread, family), spread.total * family.scale)
         return histogram
-    kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    kind = CounterMetricFamily if family.kind is MetricType.COUNTER else GaugeMetricFamily
     plain = kind(family.name, family.help, labels=family.labels)
     for labels, value in series.items():
         assert not isinstance(value, Spread), family

@@ -23,7 +23,7 @@ from typing import Final
 PREFIX: Final = "kraftrio_"
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """What a metric is to Prometheus."""
 
     COUNTER = "counter"
@@ -40,7 +40,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: MetricType
     labels: tuple[str, ...]
     source: str
     figure: str
@@ -480,7 +480,7 @@ def _parse(sheet: str) -> Iterator[Family]:
             scale = 1e-3
         yield Family(
             PREFIX + name,
-            Kind(kind),
+            MetricType(kind),
             tuple(label.strip() for label in labels.split(",") if label.strip()),
             source,
             figure,

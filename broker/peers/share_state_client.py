@@ -58,7 +58,7 @@ StateOrError: TypeAlias = SharePartitionState | KafkaError
 _Answer: TypeAlias = StateOrError | None
 
 
-class _Kind(NamedTuple):
+class _StateRequest(NamedTuple):
     """One of the APIs.
 
     Attributes:
@@ -89,29 +89,29 @@ def _read_summary(answer: Any, _asked: dict[str, Any]) -> SharePartitionState:
     )
 
 
-_INITIALIZE = _Kind(
+_INITIALIZE = _StateRequest(
     messages.InitializeShareGroupStateRequest,
     messages.InitializeShareGroupStateTopic,
     messages.InitializeShareGroupStatePartition,
 )
-_READ = _Kind(
+_READ = _StateRequest(
     messages.ReadShareGroupStateRequest,
     messages.ReadShareGroupStateTopic,
     messages.ReadShareGroupStatePartition,
     _read_state,
 )
-_WRITE = _Kind(
+_WRITE = _StateRequest(
     messages.WriteShareGroupStateRequest,
     messages.WriteShareGroupStateTopic,
     messages.WriteShareGroupStatePartition,
 )
-_SUMMARY = _Kind(
+_SUMMARY = _StateRequest(
     messages.ReadShareGroupStateSummaryRequest,
     messages.ReadShareGroupStateSummaryTopic,
     messages.ReadShareGroupStateSummaryPartition,
     _read_summary,
 )
-_DELETE = _Kind(
+_DELETE = _StateRequest(
     messages.DeleteShareGroupStateRequest,
     messages.DeleteShareGroupStateTopic,
     messages.DeleteShareGroupStatePartition,
@@ -127,7 +127,7 @@ class _Question:
         answer: the state, None where only something was to be done, or why it was not.
     """
 
-    kind: _Kind
+    kind: _StateRequest
     key: SharePartitionKey
     fields: dict[str, Any]
     deadline_ms: float
@@ -135,7 +135,7 @@ class _Question:
     attempt_count: int = 0
 
 
-_Lane: TypeAlias = tuple[int, _Kind, str]
+_Lane: TypeAlias = tuple[int, _StateRequest, str]
 """What goes by one request at a time: to which broker, which API, about which group."""
 
 
@@ -214,12 +214,12 @@ class ShareStateClient:
     # -- asking ---------------------------------------------------------------------------------
 
     def _change(
-        self, kind: _Kind, key: SharePartitionKey, fields: dict[str, Any]
+        self, kind: _StateRequest, key: SharePartitionKey, fields: dict[str, Any]
     ) -> Deferred[ErrorCode]:
         return self._ask(kind, key, fields).map(_code_of)
 
     def _ask(
-        self, kind: _Kind, key: SharePartitionKey, fields: dict[str, Any]
+        self, kind: _StateRequest, key: SharePartitionKey, fields: dict[str, Any]
     ) -> Deferred[_Answer]:
         deadline_ms = self._clock.monotonic_ms() + _DEADLINE_MS
         question = _Question(kind, key, fields, deadline_ms, Deferred())

@@ -14,7 +14,7 @@ from collections import deque
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.broker.replica.offset_waiters import OffsetWaiters
-from kraftrio.broker.replica.state.followers import Brokers
+from kraftrio.broker.replica.state.followers import KnownBrokers
 from kraftrio.broker.replica.state.partition_state import PartitionState
 from kraftrio.broker.replica.traffic import TopicTraffic
 from kraftrio.broker.replica.waiters import (
@@ -57,7 +57,7 @@ class Partition:
         topic_id: bytes,
         log: PartitionLog,
         broker_id: int,
-        brokers: Brokers,
+        brokers: KnownBrokers,
         lag_time_max_ms: float,
         traffic: TopicTraffic,
     ) -> None:

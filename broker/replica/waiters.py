@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.timers import Timer, Timers
-from kraftrio.broker.replica.state.followers import Progress
+from kraftrio.broker.replica.state.followers import FollowerProgress
 from kraftrio.wire.errors import ErrorCode
 
 CommitCallback: TypeAlias = Callable[[ErrorCode], None]
@@ -138,6 +138,6 @@ class FollowerWatch(Protocol):
         """Whether the follower's latest fetch waits for changes."""
         ...
 
-    def on_change(self, progress: Progress | None, appended_bytes: int) -> None:
+    def on_change(self, progress: FollowerProgress | None, appended_bytes: int) -> None:
         """The partition has changed, and has `appended_bytes` more in its log."""
         ...

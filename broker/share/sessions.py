@@ -25,7 +25,7 @@ FINAL_EPOCH: Final = -1
 _MAX_EPOCH: Final = 0x7FFF_FFFF
 
 
-class SessionKey(NamedTuple):
+class ShareSessionKey(NamedTuple):
     """Whose session it is."""
 
     group_id: str
@@ -50,7 +50,7 @@ class ShareSession:
 
     __slots__ = ("epoch", "is_ended", "key", "partitions")
 
-    def __init__(self, key: SessionKey) -> None:
+    def __init__(self, key: ShareSessionKey) -> None:
         self.key = key
         self.epoch = 1
         self.partitions: dict[SessionPartition, bool] = {}
@@ -81,20 +81,20 @@ class ShareSessions:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._sessions: dict[ShareSessionKey, ShareSession] = {}
         self._members: dict[str, int] = {}  # sessions by group
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def find(self, key: SessionKey) -> ShareSession | None:
+    def find(self, key: ShareSessionKey) -> ShareSession | None:
         return self._sessions.get(key)
 
     def has_group(self, group_id: str) -> bool:
         """Has any member of a group a session?"""
         return group_id in self._members
 
-    def open(self, key: SessionKey, partitions: Iterable[SessionPartition]) -> ShareSession:
+    def open(self, key: ShareSessionKey, partitions: Iterable[SessionPartition]) -> ShareSession:
         """Open a session; an earlier one of this member must have been ended.
 
         Raises:
@@ -108,7 +108,7 @@ class ShareSessions:
         self._members[key.group_id] = self._members.get(key.group_id, 0) + 1
         return session
 
-    def use(self, key: SessionKey, epoch: int) -> ShareSession:
+    def use(self, key: ShareSessionKey, epoch: int) -> ShareSession:
         """The session that a request goes on with, or ends.
 
         Raises:

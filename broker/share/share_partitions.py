@@ -22,9 +22,9 @@ from kraftrio.broker.replica.hosted_replicas import HostedReplicas
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.share.led_share_partition import LedSharePartition, ShareServices
 from kraftrio.broker.share.sessions import (
-    SessionKey,
     SessionPartition,
     ShareSession,
+    ShareSessionKey,
     ShareSessions,
 )
 from kraftrio.broker.share_state import SharePartitionKey
@@ -107,7 +107,7 @@ class SharePartitions:
     # -- sessions ---------------------------------------------------------------------------------
 
     def open_session(
-        self, key: SessionKey, partitions: Iterable[SessionPartition], client: ClientInfo
+        self, key: ShareSessionKey, partitions: Iterable[SessionPartition], client: ClientInfo
     ) -> ShareSession:
         """Open a session in place of an earlier one, whose member keeps what it has.
 
@@ -130,7 +130,7 @@ class SharePartitions:
         self._forget(session)
         self._release(session.key, list(session.partitions))
 
-    def _release(self, member: SessionKey, partitions: list[SessionPartition]) -> None:
+    def _release(self, member: ShareSessionKey, partitions: list[SessionPartition]) -> None:
         """Take back what a member has, some partitions in each turn of the event loop."""
         group_id, member_id = member
         for named in partitions[:_RELEASED_AT_ONCE]:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _WATCH_EVERY_S = 0.5
 
 
-class Reply(Generic[T]):
+class CallOutcome(Generic[T]):
     """What one task of asyncio waits for; set in the clients' thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,8 +94,8 @@ class Host:
         self._closing = trio.Event()
         self._body_error: Exception | None = None
         self._nursery: trio.Nursery | None = None
-        self._opened: Reply[None] = Reply(self._loop)
-        self._ended: Reply[None] = Reply(self._loop)
+        self._opened: CallOutcome[None] = CallOutcome(self._loop)
+        self._ended: CallOutcome[None] = CallOutcome(self._loop)
 
     # -- opening and closing --------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Host:
             return await function()
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(f"the {self._name} was opened in another event loop")
-        reply: Reply[T] = Reply(self._loop)
+        reply: CallOutcome[T] = CallOutcome(self._loop)
         scope = trio.CancelScope()
 
         async def run() -> None:

@@ -1,6 +1,6 @@
 """Which cluster a command is about, and how its clients are set.
 
-Owns `Target` and `find_target`. Rules:
+Owns `TargetCluster` and `find_target`. Rules:
 1. What is nearer wins: `--bootstrap-server`, then `bootstrap.servers` of the `--config` file, then
    KRAFTRIO_BOOTSTRAP_SERVER, then localhost:9092.
 2. The file is a Java client's properties file as it is. What our client has, too, is set; what says
@@ -32,7 +32,7 @@ _CLASSES: Final = frozenset({"partitioner", "partition_assignment_strategy", "bo
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetCluster:
     """A cluster to be used.
 
     Attributes:
@@ -63,7 +63,7 @@ class Target:
 
 def find_target(
     servers: str | None, config_file: str | None, environment: Mapping[str, str]
-) -> Target:
+) -> TargetCluster:
     """Return the cluster that options, a properties file and the environment name.
 
     Raises:
@@ -80,7 +80,7 @@ def find_target(
         parse_bootstrap_servers(chosen)
     except ConfigError as error:
         raise CommandError(str(error), status=EXIT_USAGE) from None
-    return Target(chosen, properties)
+    return TargetCluster(chosen, properties)
 
 
 def read_properties(path: str) -> dict[str, str]:

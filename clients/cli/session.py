@@ -27,7 +27,7 @@ import trio
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import Results
-from kraftrio.clients.cli.connect import BOOTSTRAP_VARIABLE, Target, find_target
+from kraftrio.clients.cli.connect import BOOTSTRAP_VARIABLE, TargetCluster, find_target
 from kraftrio.clients.cli.failures import CommandError, one_line
 from kraftrio.clients.cli.output import Output
 from kraftrio.clients.config import AdminConfig, ClientConfig
@@ -52,7 +52,7 @@ class Session:
         timeout_s: how long one call may take.
     """
 
-    target: Target
+    target: TargetCluster
     output: Output
     timeout_s: float = _DEFAULT_TIMEOUT_S
 
@@ -90,7 +90,7 @@ class Session:
         return int(time.time() * 1000)
 
 
-def doctor_hint(target: Target) -> str:
+def doctor_hint(target: TargetCluster) -> str:
     """Return what finds out why a cluster cannot be used."""
     return f"'kraftrio doctor --bootstrap-server {target.servers}' looks into it"
 

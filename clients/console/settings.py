@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraftrio.clients.cli.connect import Target
+from kraftrio.clients.cli.connect import TargetCluster
 from kraftrio.clients.config import AdminConfig, ClientConfig, ProducerConfig, make_config
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.net.transport import Network
@@ -35,7 +35,7 @@ class ConsoleSettings:
         now_ms: the wall clock.
     """
 
-    target: Target
+    target: TargetCluster
     is_writable: bool = False
     host_names: frozenset[str] = frozenset()
     timeout_s: float = DEFAULT_TIMEOUT_S

@@ -14,7 +14,7 @@ from kraftrio.wire.errors import ErrorCode
 Assignment = Mapping[bytes, frozenset[int]]
 
 
-class TopicPartitions(Protocol):
+class AnsweredTopic(Protocol):
     """Some partitions of one topic in an answer."""
 
     topic_id: bytes
@@ -25,7 +25,7 @@ class AnsweredAssignment(Protocol):
     """The assignment in an answer."""
 
     @property
-    def topic_partitions(self) -> Sequence[TopicPartitions]:
+    def topic_partitions(self) -> Sequence[AnsweredTopic]:
         """Partitions by topic."""
 
 

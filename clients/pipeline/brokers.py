@@ -1,7 +1,7 @@
 """Which brokers the pipeline works with, and how it gets in: for our clients and for Spark's.
 
-Owns: `Brokers`, made of the options `--bootstrap-server` and `--config`. The file is that of a Java
-client; of its settings, those about security and the addresses count.
+Owns: `BrokerAccess`, made of the options `--bootstrap-server` and `--config`. The file is that of a
+Java client; of its settings, those about security and the addresses count.
 
 Called by: `cli`, and whoever connects.
 """
@@ -23,7 +23,7 @@ _SECURITY: Final = ("security.", "ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
-class Brokers:
+class BrokerAccess:
     """See the module.
 
     Attributes:
@@ -47,14 +47,14 @@ class Brokers:
         }
 
 
-def find_brokers(servers: str | None, config_file: Path | None) -> Brokers | None:
+def find_brokers(servers: str | None, config_file: Path | None) -> BrokerAccess | None:
     """Return the brokers that the options name; None: they name none.
 
     Raises:
         PipelineError: the file cannot be read.
     """
     if config_file is None:
-        return None if servers is None else Brokers(servers)
+        return None if servers is None else BrokerAccess(servers)
     try:
         properties = parse_properties(config_file.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -63,4 +63,4 @@ def find_brokers(servers: str | None, config_file: Path | None) -> Brokers | Non
     if not found:
         return None
     security = {n: value for n, value in properties.items() if n.startswith(_SECURITY)}
-    return Brokers(found, security)
+    return BrokerAccess(found, security)

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 
 import trio
 
-from kraftrio.clients.pipeline.brokers import DEFAULT_SERVERS, Brokers, find_brokers
+from kraftrio.clients.pipeline.brokers import DEFAULT_SERVERS, BrokerAccess, find_brokers
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.session import SparkOptions
 from kraftrio.clients.pipeline.topics import DEFAULT_PARTITIONS
@@ -261,8 +261,8 @@ def _need(module: str) -> None:
         raise PipelineError(f"{module} is not installed: pip install 'kraftrio[pipeline]'")
 
 
-def _brokers(chosen: argparse.Namespace) -> Brokers:
-    return find_brokers(chosen.bootstrap_server, chosen.config) or Brokers(DEFAULT_SERVERS)
+def _brokers(chosen: argparse.Namespace) -> BrokerAccess:
+    return find_brokers(chosen.bootstrap_server, chosen.config) or BrokerAccess(DEFAULT_SERVERS)
 
 
 def _ingest(chosen: argparse.Namespace) -> None:

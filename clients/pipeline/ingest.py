@@ -23,7 +23,7 @@ import trio
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import dataset, topics
-from kraftrio.clients.pipeline.brokers import Brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.dataset import Row, Rows
 from kraftrio.clients.pipeline.display import Bars
 from kraftrio.clients.pipeline.failures import PipelineError
@@ -52,7 +52,7 @@ _BATCH_SIZE_BYTES: Final = 65_536
 class IngestOptions:
     """The options of the command line."""
 
-    brokers: Brokers
+    brokers: BrokerAccess
     rate: float | None = None
     speedup: float | None = None
     partitions: int = topics.DEFAULT_PARTITIONS

@@ -28,7 +28,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kraftrio.clients.pipeline.brokers import Brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.parsing import dead_letter_headers, parse
 from kraftrio.clients.pipeline.schemas import FLIGHTS, PLANES, WEATHER, Table
 
@@ -59,7 +59,7 @@ BATCH_COLUMNS: Final = {
 class KafkaSource:
     """Where the records are, and how many of a topic a batch takes at most."""
 
-    brokers: Brokers
+    brokers: BrokerAccess
     max_offsets_per_trigger: int
     min_partitions: int | None = None
 

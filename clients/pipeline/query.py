@@ -29,7 +29,7 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.pipeline import batches, topics
 from kraftrio.clients.pipeline.batches import Offsets
-from kraftrio.clients.pipeline.brokers import Brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.failures import (
     PipelineError,
     explain,
@@ -67,7 +67,7 @@ T = TypeVar("T")
 class RunOptions:
     """The options of the command line."""
 
-    brokers: Brokers
+    brokers: BrokerAccess
     output: Path
     checkpoint: Path
     spark: SparkOptions = field(default_factory=SparkOptions)

@@ -37,7 +37,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from kraftrio.clients.pipeline.batches import BatchCounts
-from kraftrio.clients.pipeline.brokers import Brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.failures import PipelineError
 from kraftrio.clients.pipeline.parsing import header_text
 from kraftrio.clients.pipeline.plan import DEAD_LETTER_KIND, GROUP_KIND
@@ -131,7 +131,7 @@ class TopicsWriter:
             rules 1 and 3 say.
     """
 
-    brokers: Brokers
+    brokers: BrokerAccess
     unsure_since_ms: int | None
     transactional_id: str | None = None
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
-from kraftrio.clients.pipeline.brokers import Brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.schemas import ROW_HEADER
 from kraftrio.wire.primitives import TopicPartition
 
@@ -60,7 +60,7 @@ def is_long_enough(lowest: int | None, highest: int) -> bool:
 
 
 async def find_present(
-    brokers: Brokers,
+    brokers: BrokerAccess,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> Present:

@@ -27,7 +27,7 @@ class AcknowledgeType(IntEnum):
     RENEW = 4  # it is being worked on still: the lock begins anew
 
 
-class SharePartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """One partition of one topic, which its id tells from others that had its name."""
 
     topic_id: bytes
@@ -35,7 +35,7 @@ class SharePartition(NamedTuple):
 
 
 # The offsets of partitions with the types of their acknowledgements.
-Acknowledgements = Mapping[SharePartition, Mapping[int, int]]
+Acknowledgements = Mapping[TopicIdPartition, Mapping[int, int]]
 
 
 class PendingAcknowledgements:
@@ -47,7 +47,7 @@ class PendingAcknowledgements:
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first
-        self._by_node: dict[int, dict[SharePartition, dict[int, int]]] = {}
+        self._by_node: dict[int, dict[TopicIdPartition, dict[int, int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_node)
@@ -62,18 +62,18 @@ class PendingAcknowledgements:
         """The brokers that have to hear of some."""
         return list(self._by_node)
 
-    def add(self, node_id: int, partition: SharePartition, offset: int, kind: int) -> None:
+    def add(self, node_id: int, partition: TopicIdPartition, offset: int, kind: int) -> None:
         """Have it sent; a later one for the same offset takes the place of an earlier one."""
         is_first = not self._by_node
         self._by_node.setdefault(node_id, {}).setdefault(partition, {})[offset] = kind
         if is_first:
             self._on_first()
 
-    def has(self, node_id: int, partition: SharePartition, offset: int) -> bool:
+    def has(self, node_id: int, partition: TopicIdPartition, offset: int) -> bool:
         """Whether an acknowledgement of this offset is not sent yet."""
         return offset in self._by_node.get(node_id, {}).get(partition, {})
 
-    def goes_with_a_fetch(self, node_id: int, fetched: Collection[SharePartition]) -> bool:
+    def goes_with_a_fetch(self, node_id: int, fetched: Collection[TopicIdPartition]) -> bool:
         """Whether all that a broker has to hear can be told beside a question for more.
 
         Args:

@@ -52,7 +52,7 @@ from kraftrio.clients.share.fetcher import ShareFetcher
 from kraftrio.clients.share.in_hand import InHand
 from kraftrio.clients.share.member import ShareMember
 from kraftrio.clients.share.records import ShareBatch, ShareRecord, ShareRecords
-from kraftrio.clients.share.results import AcknowledgementCallback, Outcome, Results
+from kraftrio.clients.share.results import AcknowledgementCallback, AcknowledgementResults, Outcome
 from kraftrio.net.transport import Network
 from kraftrio.wire.primitives import TopicPartition
 
@@ -103,7 +103,7 @@ class ShareConsumer(Generic[K, V]):
         self._rng = rng or surroundings.chance.get()()
         self._stack = AsyncExitStack()
         self._calls = Calls()
-        self._results = Results(self._calls.fail)
+        self._results = AcknowledgementResults(self._calls.fail)
         self._in_hand = InHand(
             is_explicit=config.is_explicit, on_first=lambda: self._fetcher.wake()
         )

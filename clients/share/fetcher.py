@@ -43,13 +43,13 @@ from kraftrio.clients.share.acknowledgements import (
     GAP,
     Acknowledgements,
     AcknowledgeType,
-    SharePartition,
+    TopicIdPartition,
     is_renewing,
 )
 from kraftrio.clients.share.config import ShareConsumerConfig
 from kraftrio.clients.share.in_hand import InHand
 from kraftrio.clients.share.records import Found, ShareBatch, read_acquired
-from kraftrio.clients.share.results import Results
+from kraftrio.clients.share.results import AcknowledgementResults
 from kraftrio.clients.share.session import CLOSING_EPOCH, ShareSession, acknowledge_topics
 from kraftrio.net.connection import ConnectionLost, Reply
 from kraftrio.wire.codec.message import records_view
@@ -111,7 +111,7 @@ class ShareFetcher:
         config: ShareConsumerConfig,
         member_id: str,
         in_hand: InHand,
-        results: Results,
+        results: AcknowledgementResults,
         deserializers: Deserializers,
         on_records: Callable[[], None],
         fail: Callable[[Exception], None],
@@ -126,7 +126,7 @@ class ShareFetcher:
         self._deserializers = deserializers
         self._on_records = on_records
         self._fail = fail
-        self._assigned: frozenset[SharePartition] = frozenset()
+        self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._lanes: dict[int, _Lane] = {}
         self._wake = trio.Event()
         self._idle = trio.Event()  # replaced; set when a request has ended
@@ -137,7 +137,7 @@ class ShareFetcher:
 
     # -- what is wanted -------------------------------------------------------------------------
 
-    def assign(self, partitions: Iterable[SharePartition]) -> None:
+    def assign(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Ask for records of these partitions, and of no others."""
         self._assigned = frozenset(partitions)
         self.wake()
@@ -212,8 +212,8 @@ class ShareFetcher:
     def _needs_records(self) -> bool:
         return self.is_wanted and self._in_hand.is_empty
 
-    def _partitions_by_leader(self) -> dict[int, list[SharePartition]]:
-        by_node: dict[int, list[SharePartition]] = {}
+    def _partitions_by_leader(self) -> dict[int, list[TopicIdPartition]]:
+        by_node: dict[int, list[TopicIdPartition]] = {}
         for partition in self._assigned:
             leader = self._cluster.leader(*partition.topic_partition)
             if leader is None:
@@ -243,7 +243,7 @@ class ShareFetcher:
         return max(node.ready_at, now + self._config.retry_backoff_ms / 1000)
 
     def _send_to(
-        self, lane: _Lane, node: BrokerNode, wanted: list[SharePartition], is_due: bool
+        self, lane: _Lane, node: BrokerNode, wanted: list[TopicIdPartition], is_due: bool
     ) -> None:
         pending = self._in_hand.pending
         if not lane.session.is_open and lane.node_id in pending.node_ids:
@@ -260,7 +260,7 @@ class ShareFetcher:
         limited = self._config.share_acquire_mode == "record_limit"
         return not (limited and any(lane.is_fetching for lane in self._lanes.values()))
 
-    def _fetch(self, lane: _Lane, node: BrokerNode, wanted: list[SharePartition]) -> None:
+    def _fetch(self, lane: _Lane, node: BrokerNode, wanted: list[TopicIdPartition]) -> None:
         config = self._config
         sent = self._in_hand.pending.take(lane.node_id)
         epoch = lane.session.epoch
@@ -381,11 +381,11 @@ class ShareFetcher:
 
     def _acknowledged(
         self,
-        names: Mapping[tuple[bytes, int], SharePartition],
+        names: Mapping[tuple[bytes, int], TopicIdPartition],
         sent: Acknowledgements,
         response: ShareAcknowledgeResponse,
     ) -> None:
-        answered: dict[SharePartition, KafkaClientError | None] = {}
+        answered: dict[TopicIdPartition, KafkaClientError | None] = {}
         for topic in response.responses:
             for data in topic.partitions:
                 partition = names.get((topic.topic_id, data.partition_index))
@@ -397,11 +397,11 @@ class ShareFetcher:
     def _fetched(
         self,
         lane: _Lane,
-        names: Mapping[tuple[bytes, int], SharePartition],
+        names: Mapping[tuple[bytes, int], TopicIdPartition],
         sent: Acknowledgements,
         response: ShareFetchResponse,
     ) -> None:
-        answered: dict[SharePartition, KafkaClientError | None] = {}
+        answered: dict[TopicIdPartition, KafkaClientError | None] = {}
         has_failed = has_records = False
         for topic in response.responses:
             for data in topic.partitions:
@@ -423,7 +423,7 @@ class ShareFetcher:
         if has_records:
             self._on_records()
 
-    def _take(self, lane: _Lane, partition: SharePartition, data: SharePartitionData) -> None:
+    def _take(self, lane: _Lane, partition: TopicIdPartition, data: SharePartitionData) -> None:
         """Take over what a broker has acquired of a partition for this member."""
         buffer = records_view(data.records)
         acquired = read_acquired(buffer, data.acquired_records, check_crcs=self._config.check_crcs)
@@ -443,7 +443,7 @@ class ShareFetcher:
         found = self._read(lane, partition, acquired.found)
         in_hand.add(ShareBatch(partition, lane.node_id, found, locked_until_s, in_hand.acknowledge))
 
-    def _read(self, lane: _Lane, partition: SharePartition, found: list[Found]) -> list[Found]:
+    def _read(self, lane: _Lane, partition: TopicIdPartition, found: list[Found]) -> list[Found]:
         """Return the records whose keys and values can be read; the others are released."""
         if not self._deserializers:
             return found
@@ -464,7 +464,7 @@ class ShareFetcher:
         return read
 
     def _refused(
-        self, partition: SharePartition, data: SharePartitionData, response: ShareFetchResponse
+        self, partition: TopicIdPartition, data: SharePartitionData, response: ShareFetchResponse
     ) -> None:
         code = data.error_code
         error = error_for(code, data.error_message)
@@ -474,7 +474,7 @@ class ShareFetcher:
             topic, index = partition.topic_partition
             self._fail(type(error)(f"{topic}-{index}: {error}", code=error.code))
 
-    def _note_leader(self, partition: SharePartition, data: Any, response: Any) -> None:
+    def _note_leader(self, partition: TopicIdPartition, data: Any, response: Any) -> None:
         """Take the new leader that is named beside an error, or ask who it is."""
         endpoints = [
             BrokerAddress(each.node_id, each.host, each.port, each.rack)

@@ -23,11 +23,11 @@ from kraftrio.clients.errors import AcknowledgementStateError
 from kraftrio.clients.share.acknowledgements import (
     AcknowledgeType,
     PendingAcknowledgements,
-    SharePartition,
+    TopicIdPartition,
 )
 from kraftrio.clients.share.records import ShareBatch, ShareRecord
 
-_Key = tuple[SharePartition, int]
+_Key = tuple[TopicIdPartition, int]
 
 
 class InHand:
@@ -184,7 +184,7 @@ class InHand:
         self.pending.add(batch.node_id, *key, kind)
 
     def say_of_gaps(
-        self, node_id: int, partition: SharePartition, offsets: list[int], kind: int
+        self, node_id: int, partition: TopicIdPartition, offsets: list[int], kind: int
     ) -> None:
         """Say of acquired offsets what no program can say: there are no records to be had."""
         for offset in offsets:

@@ -22,7 +22,7 @@ from kraftrio.clients.errors import KafkaClientError, UnsupportedVersionError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Lose, Reconcile
 from kraftrio.clients.heartbeat_member.states import MemberState
-from kraftrio.clients.share.acknowledgements import SharePartition
+from kraftrio.clients.share.acknowledgements import TopicIdPartition
 from kraftrio.clients.share.config import ShareConsumerConfig
 from kraftrio.clients.share.heartbeats import ShareHeartbeats
 from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatResponse
@@ -46,7 +46,7 @@ class ShareMember:
         config: ShareConsumerConfig,
         coordinator: GroupCoordinator,
         member_id: str,
-        assign: Callable[[Iterable[SharePartition]], None],
+        assign: Callable[[Iterable[TopicIdPartition]], None],
         is_working: Callable[[], bool],
         on_failure: Callable[[], None],
         rng: random.Random,
@@ -154,7 +154,7 @@ class ShareMember:
                 member.revoked(step)
                 member.reconciled(step)
                 self._assign(
-                    SharePartition(self._cluster.metadata.topic_id(partition.topic), partition)
+                    TopicIdPartition(self._cluster.metadata.topic_id(partition.topic), partition)
                     for partition in step.assigned
                 )
             else:

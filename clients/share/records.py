@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple
 
 from kraftrio.clients.serialization import K, V
-from kraftrio.clients.share.acknowledgements import AcknowledgeType, SharePartition
+from kraftrio.clients.share.acknowledgements import AcknowledgeType, TopicIdPartition
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.messages.share_fetch import AcquiredRecords
 from kraftrio.wire.primitives import TopicPartition
@@ -111,7 +111,7 @@ class ShareBatch(Generic[K, V]):
 
     def __init__(
         self,
-        partition: SharePartition,
+        partition: TopicIdPartition,
         node_id: int,
         found: Sequence[Found],
         locked_until_s: float,

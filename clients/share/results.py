@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from kraftrio.clients.errors import KafkaClientError
-from kraftrio.clients.share.acknowledgements import GAP, Acknowledgements, SharePartition
+from kraftrio.clients.share.acknowledgements import GAP, Acknowledgements, TopicIdPartition
 from kraftrio.wire.primitives import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ Outcome = dict[TopicPartition, KafkaClientError | None]
 AcknowledgementCallback = Callable[[TopicPartition, Sequence[int], KafkaClientError | None], None]
 
 
-class Results:
+class AcknowledgementResults:
     """See the module.
 
     Args:
@@ -62,7 +62,7 @@ class Results:
     def answered(
         self,
         acknowledgements: Acknowledgements,
-        errors: Mapping[SharePartition, KafkaClientError | None],
+        errors: Mapping[TopicIdPartition, KafkaClientError | None],
     ) -> None:
         """They were answered; partitions without an error have succeeded."""
         for partition, kinds in acknowledgements.items():

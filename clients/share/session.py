@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from kraftrio.clients.arguments.values import MAX_INT32
 from kraftrio.clients.share.acknowledgements import (
     Acknowledgements,
-    SharePartition,
+    TopicIdPartition,
     batches_of,
 )
 from kraftrio.wire.messages.share_fetch import (
@@ -49,7 +49,7 @@ class ShareSession:
 
     def __init__(self) -> None:
         self.epoch = OPENING_EPOCH
-        self._partitions: frozenset[SharePartition] = frozenset()
+        self._partitions: frozenset[TopicIdPartition] = frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -57,12 +57,12 @@ class ShareSession:
         return self.epoch != OPENING_EPOCH
 
     def fetch(
-        self, wanted: Collection[SharePartition], acknowledgements: Acknowledgements
+        self, wanted: Collection[TopicIdPartition], acknowledgements: Acknowledgements
     ) -> Named:
         """Ask for these partitions, and no others; return what the request names for it."""
         assert self.is_open or not acknowledgements, "nothing was handed out in a new session"
         chosen = frozenset(wanted)
-        named: dict[SharePartition, Mapping[int, int]] = {
+        named: dict[TopicIdPartition, Mapping[int, int]] = {
             partition: {} for partition in sorted(chosen - self._partitions)
         }
         named.update(acknowledgements)

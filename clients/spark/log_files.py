@@ -71,7 +71,7 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFolder:
+class PartitionLogFiles:
     """One partition's log, its segments in order."""
 
     topic_partition: TopicPartition
@@ -79,7 +79,7 @@ class PartitionFolder:
     segments: tuple[SegmentFile, ...]
 
 
-def find_partitions(paths: str) -> list[PartitionFolder]:
+def find_partitions(paths: str) -> list[PartitionLogFiles]:
     """List the partitions in directories, separated by commas as in `log.dirs`.
 
     A directory of one partition is taken, too.
@@ -87,7 +87,7 @@ def find_partitions(paths: str) -> list[PartitionFolder]:
     Raises:
         ConfigError: one cannot be read, there is nothing, or a partition is there twice.
     """
-    found: dict[TopicPartition, PartitionFolder] = {}
+    found: dict[TopicPartition, PartitionLogFiles] = {}
     places: dict[TopicPartition, Path] = {}
     for text in filter(None, (part.strip() for part in paths.split(","))):
         for directory in _partition_directories(Path(text.removeprefix("file://"))):
@@ -120,7 +120,7 @@ def _topic_partition(name: str) -> TopicPartition | None:
     return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
-def _partition_folder(item: TopicPartition, directory: Path) -> PartitionFolder:
+def _partition_folder(item: TopicPartition, directory: Path) -> PartitionLogFiles:
     files: dict[str, dict[int, Path]] = {"": {}, ".swap": {}, ".cleaned": {}}
     try:
         names = os.listdir(directory)
@@ -142,7 +142,7 @@ def _partition_folder(item: TopicPartition, directory: Path) -> PartitionFolder:
         SegmentFile(str(chosen[base]), base, after)
         for base, after in zip(bases, [*bases[1:], MAX_OFFSET], strict=True)
     )
-    return PartitionFolder(item, _log_start_offset(item, directory.parent), segments)
+    return PartitionLogFiles(item, _log_start_offset(item, directory.parent), segments)
 
 
 def _end_offset(segment: SegmentFile) -> int:
@@ -256,14 +256,14 @@ def _note_damage(
 # -- transactions ---------------------------------------------------------------------------------
 
 
-class Transactions(NamedTuple):
+class TransactionOutcomes(NamedTuple):
     """What became of a partition's transactions."""
 
     aborted: list[AbortedRange]
     last_stable_offset: int  # where the first transaction still open begins; MAX_OFFSET: none is
 
 
-def scan_transactions(segments: Sequence[SegmentFile]) -> Transactions:
+def scan_transactions(segments: Sequence[SegmentFile]) -> TransactionOutcomes:
     """Walk over the headers of a partition's batches and the markers between them."""
     opened: dict[int, int] = {}
     aborted: list[AbortedRange] = []
@@ -278,7 +278,7 @@ def scan_transactions(segments: Sequence[SegmentFile]) -> Transactions:
             first_offset = opened.pop(header.producer_id, None)
             if marker is False and first_offset is not None:
                 aborted.append(AbortedRange(header.producer_id, first_offset, header.base_offset))
-    return Transactions(aborted, min(opened.values(), default=MAX_OFFSET))
+    return TransactionOutcomes(aborted, min(opened.values(), default=MAX_OFFSET))
 
 
 def _read_marker(segment: SegmentFile, header: BatchHeader) -> bool | None:

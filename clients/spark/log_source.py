@@ -30,9 +30,9 @@ from kraftrio.clients.spark.filters import PushedFilters
 from kraftrio.clients.spark.log_files import (
     MAX_OFFSET,
     AbortedRange,
-    PartitionFolder,
+    PartitionLogFiles,
     SegmentFile,
-    Transactions,
+    TransactionOutcomes,
     aborted_by_producer,
     find_partitions,
     is_aborted,
@@ -171,7 +171,7 @@ class LogReader(DataSourceReader, metaclass=NeedsKraftrio):
         _check_named(options.ending, present, "endingOffsets")
         return [piece for found in logs for piece in self._pieces(found)]
 
-    def _pieces(self, found: PartitionFolder) -> list[InputPartition]:
+    def _pieces(self, found: PartitionLogFiles) -> list[InputPartition]:
         topic, partition = found.topic_partition
         start = max(_offset(self._options.starting, found), found.log_start_offset)
         end = _offset(self._options.ending, found)
@@ -179,7 +179,7 @@ class LogReader(DataSourceReader, metaclass=NeedsKraftrio):
         if not narrowed:
             return []
         [whole] = narrowed
-        transactions = Transactions([], MAX_OFFSET)
+        transactions = TransactionOutcomes([], MAX_OFFSET)
         if self._options.read_committed:
             transactions = scan_transactions(found.segments)
         pieces: list[InputPartition] = []
@@ -251,7 +251,7 @@ def _check_named(spec: OffsetChoice, present: list[TopicPartition], name: str) -
         )
 
 
-def _offset(spec: OffsetChoice, found: PartitionFolder) -> int:
+def _offset(spec: OffsetChoice, found: PartitionLogFiles) -> int:
     offset = spec.everywhere
     if spec.offsets is not None:
         offset = spec.offsets[found.topic_partition]

@@ -34,7 +34,7 @@ from kraftrio.kraft_meta.controller.control import (
 )
 from kraftrio.kraft_meta.controller.directory_control import assign_replicas_to_dirs
 from kraftrio.kraft_meta.controller.feature_control import bootstrap_records, update_features
-from kraftrio.kraft_meta.controller.mutation_quota import MutationQuotas, Sender
+from kraftrio.kraft_meta.controller.mutation_quota import MutationQuotas, RequestSender
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.controller.quota_control import alter_client_quotas
 from kraftrio.kraft_meta.controller.reassignment_control import (
@@ -169,7 +169,7 @@ class Controller:
         api_version: int,
         next_offset: int,
         now_ms: float,
-        sender: Sender | None = None,
+        sender: RequestSender | None = None,
     ) -> ControllerResult:
         """Decide on a request; `next_offset` is what the first record will get.
 

@@ -42,7 +42,7 @@ STRICT_SINCE: Final[dict[type[Any], int]] = {
 }
 
 
-class Sender(NamedTuple):
+class RequestSender(NamedTuple):
     """Whom quotas know as the sender of a request, and where it was sent from."""
 
     user: str
@@ -128,7 +128,9 @@ class MutationQuotas:
             if self.limits.find(*sharing) is None:
                 del self._buckets[sharing]
 
-    def of(self, request: Any, api_version: int, sender: Sender | None, now_ms: float) -> Mutations:
+    def of(
+        self, request: Any, api_version: int, sender: RequestSender | None, now_ms: float
+    ) -> Mutations:
         """Return what a request may change."""
         since = STRICT_SINCE.get(type(request))
         if sender is None or since is None:

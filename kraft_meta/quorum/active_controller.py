@@ -22,7 +22,7 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.kraft_meta.controller.controller import Controller
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.records import MetadataRecord, encode_record
 from kraftrio.kraft_meta.quorum.publication import MetadataPublication
@@ -95,7 +95,9 @@ class ActiveController:
 
     # ---- requests
 
-    def submit(self, request: Any, api_version: int, sender: Sender | None = None) -> Deferred[Any]:
+    def submit(
+        self, request: Any, api_version: int, sender: RequestSender | None = None
+    ) -> Deferred[Any]:
         """Decide on a request; the response, or `NotController`, comes once it is committed."""
         core, controller = self._core, self._controller
         if not controller.is_active:

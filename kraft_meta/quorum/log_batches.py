@@ -34,7 +34,7 @@ from kraftrio.wire.records.control import ControlRecordType, control_key, contro
 _SNAPSHOT_BATCH_RECORDS: Final = 1000
 
 
-class Snapshot(NamedTuple):
+class SnapshotContents(NamedTuple):
     """What a snapshot's bytes hold: record values, and when the last record below it was made."""
 
     values: list[bytes]
@@ -127,7 +127,7 @@ def snapshot_batches(
     yield control(ControlRecordType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(version=0), 0))
 
 
-def parse_snapshot(data: Buffer) -> Snapshot:
+def parse_snapshot(data: Buffer) -> SnapshotContents:
     """Read a whole snapshot.
 
     Raises:
@@ -147,7 +147,7 @@ def parse_snapshot(data: Buffer) -> Snapshot:
                 last_timestamp_ms = _header_timestamp_ms(record)
     if controls != [ControlRecordType.SNAPSHOT_HEADER, ControlRecordType.SNAPSHOT_FOOTER]:
         raise CorruptRecordError("the snapshot is incomplete")
-    return Snapshot(values, last_timestamp_ms)
+    return SnapshotContents(values, last_timestamp_ms)
 
 
 def _header_timestamp_ms(record: Record) -> int:

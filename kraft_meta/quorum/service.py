@@ -31,7 +31,7 @@ from kraftrio.base.statistics import Statistics
 from kraftrio.kraft_meta.controller.cluster_control import LATE_MS
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.controller.controller import Controller
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED, ActiveController, new_uuid
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
@@ -195,7 +195,7 @@ class QuorumService:
             return Deferred.completed(NEVER_DECIDED)
         return self._active.submit(request, api_version)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """The same for a client whose changes are to be counted."""
         if self._active is None:
             return Deferred.completed(NEVER_DECIDED)

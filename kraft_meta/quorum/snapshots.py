@@ -25,7 +25,7 @@ from kraftrio.base.no_room import NO_ROOM
 from kraftrio.base.threads import RunInThread
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.records import encode_record
-from kraftrio.kraft_meta.quorum.log_batches import Snapshot, parse_snapshot
+from kraftrio.kraft_meta.quorum.log_batches import SnapshotContents, parse_snapshot
 from kraftrio.kraft_meta.quorum.publication import MetadataPublication
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ports import ReplicatedLog
@@ -200,7 +200,7 @@ class MetadataSnapshots:
 
     async def _install(self, snapshot_id: SnapshotId, data: Buffer) -> bool:
         """Put a received snapshot in the log's place; False: it is damaged."""
-        parsed: list[Snapshot] = []
+        parsed: list[SnapshotContents] = []
 
         def install() -> None:
             snapshot = parse_snapshot(data)

@@ -14,7 +14,7 @@ import click
 
 from kraftrio.broker.log.checkpoints import LOCK_FILE
 from kraftrio.broker.log.files import ReadOnlyFileSystem
-from kraftrio.broker.log.inspection.directory_check import Verification
+from kraftrio.broker.log.inspection.directory_check import DirectoryCheck
 from kraftrio.broker.log.inspection.dump import NotDumpableError, dump_file
 from kraftrio.broker.log.inspection.folders import (
     NothingFoundError,
@@ -66,10 +66,10 @@ def verify(paths: str, headers_only: bool, as_json: bool) -> None:
     fs = ReadOnlyFileSystem()
     _warn_of_brokers(fs, paths)
     try:
-        verification = Verification(fs, paths, with_records=not headers_only)
+        verification = DirectoryCheck(fs, paths, with_records=not headers_only)
     except NothingFoundError as error:
         raise CommandError(str(error)) from None
-    progress = _Progress(len(verification.folders))
+    progress = _ProgressLine(len(verification.folders))
     rows: list[Row] = []
     for finding in verification.run(progress.next):
         rows.append(finding._asdict())
@@ -103,7 +103,7 @@ def stats(paths: str, as_json: bool) -> None:
     except NothingFoundError as error:
         raise CommandError(str(error)) from None
     topics: dict[str, TopicStats] = {}
-    progress = _Progress(len(folders))
+    progress = _ProgressLine(len(folders))
     for folder in folders:
         progress.next(folder)
         name = folder.topic_partition.topic
@@ -204,7 +204,7 @@ def _warn_of_brokers(fs: ReadOnlyFileSystem, paths: str) -> None:
             continue  # nobody may lock what nobody may write
 
 
-class _Progress:
+class _ProgressLine:
     """Which partition it is at, on a terminal."""
 
     def __init__(self, count: int) -> None:

@@ -18,7 +18,7 @@ from kraftrio.base.start_errors import StartError, reason
 from kraftrio.broker.config.attributes import HostPort, address_text
 from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.node.node import Companion
-from kraftrio.clients.cli.connect import DEFAULT_SERVERS, Target, read_properties
+from kraftrio.clients.cli.connect import DEFAULT_SERVERS, TargetCluster, read_properties
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.console.extra import import_server
 from kraftrio.clients.console.settings import ConsoleSettings
@@ -40,7 +40,7 @@ def make_console(config: BrokerConfig, address: HostPort) -> Companion:
         file = config.console_client_config
         properties = read_properties(file) if file else {}
         settings = ConsoleSettings(
-            Target(DEFAULT_SERVERS, properties),
+            TargetCluster(DEFAULT_SERVERS, properties),
             config.console_writable,
             frozenset({address.host, *config.console_allowed_hosts}),
         )
@@ -65,7 +65,7 @@ def make_console(config: BrokerConfig, address: HostPort) -> Companion:
         ) from None
 
     async def serve(addresses: Mapping[str, str]) -> None:
-        target = Target(own_servers or addresses[protocol], properties)
+        target = TargetCluster(own_servers or addresses[protocol], properties)
         _log.info(
             "console served url=%s writable=%s",
             server.url_of(address.host, sock),

@@ -85,7 +85,7 @@ class PlainClient:
         return None
 
 
-class ScramPassword:
+class SaltedPassword:
     """The password of a user, salted as servers ask for it."""
 
     def __init__(self, mechanism: ScramMechanism, password: Secret) -> None:
@@ -118,7 +118,7 @@ class ScramClient:
     def __init__(
         self,
         user: str,
-        password: ScramPassword,
+        password: SaltedPassword,
         new_nonce: Callable[[], str],
         extensions: Mapping[str, str],
     ) -> None:

@@ -22,8 +22,8 @@ from kraftrio.net.sasl.client_exchanges import (
     BearerClient,
     ClientExchange,
     PlainClient,
+    SaltedPassword,
     ScramClient,
-    ScramPassword,
 )
 from kraftrio.net.sasl.jaas import (
     OAUTHBEARER_MODULE,
@@ -160,7 +160,7 @@ def credentials_of(
     if scram is None:
         secret = Secret(password)
         return _Exchanges(mechanism, lambda: PlainClient(user, secret))
-    salted, new_nonce = ScramPassword(scram, Secret(password)), nonces(rng)
+    salted, new_nonce = SaltedPassword(scram, Secret(password)), nonces(rng)
     is_token = entry.options.get("tokenauth", "").lower() == "true"
     extensions = {TOKEN_EXTENSION: "true"} if is_token else {}
     return _Exchanges(mechanism, lambda: ScramClient(user, salted, new_nonce, extensions))

@@ -17,7 +17,7 @@ import pytest
 
 import kraftrio.wire.messages
 from kraftrio.wire.codec.message import StructSpec, decode, encode, spec_of
-from kraftrio.wire.codec.schema import ARRAY, RECORDS, SPECS, STRUCT, Field, Kind
+from kraftrio.wire.codec.schema import ARRAY, RECORDS, SPECS, STRUCT, Field, WireType
 from kraftrio.wire.protocol.api import APIS
 from tests.conformance.definitions import (
     Definition,
@@ -134,7 +134,7 @@ def from_values(cls: type[Any], fields: list[FieldDef], values: dict[str, Any]) 
 def describe_ours(field: Field, version: int) -> str:
     kind = field.kind.name
     if field.kind is ARRAY:
-        kind = f"[]{field.element.name}" if isinstance(field.element, Kind) else "[]struct"
+        kind = f"[]{field.element.name}" if isinstance(field.element, WireType) else "[]struct"
     tag = f" tag {field.tag}" if field.is_tagged(version) else ""
     null = " nullable" if version in field.nullable else ""
     own = "" if field.flexible is None else f" flexible {version in field.flexible}"

@@ -29,7 +29,7 @@ from kraftrio.wire.codec.schema import (
     STRING,
     STRUCT,
     UUID,
-    Kind,
+    WireType,
 )
 from kraftrio.wire.codec.schema import Field as FieldSpec
 from kraftrio.wire.messages.headers import RequestHeader
@@ -161,7 +161,7 @@ class FrameMaker:
         assert kind is not None
         return self.odd_value(kind, version)
 
-    def odd_value(self, kind: Kind | type[Any], version: int) -> Any:
+    def odd_value(self, kind: WireType | type[Any], version: int) -> Any:
         rng = self.rng
         if isinstance(kind, type):
             return self.odd_message(kind, version)

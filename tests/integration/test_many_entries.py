@@ -29,7 +29,7 @@ from kraftrio.broker.config.config import BrokerConfig
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.wire.codec.message import decode, encode, spec_of
-from kraftrio.wire.codec.schema import ARRAY, STRING, STRUCT, UUID, Field, Kind
+from kraftrio.wire.codec.schema import ARRAY, STRING, STRUCT, UUID, Field, WireType
 from kraftrio.wire.codec.slices import encode_slices
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import (
@@ -170,7 +170,7 @@ class Filler:
         self._rng = random.Random(1)
         self._number = 0
 
-    def value(self, kind: Kind | type[Any], version: int) -> Any:
+    def value(self, kind: WireType | type[Any], version: int) -> Any:
         """Make one entry; its own arrays are empty."""
         if isinstance(kind, type):
             entry = kind()

@@ -20,8 +20,8 @@ from kraftrio.wire.codec.schema import (
     STRUCT,
     UUID,
     Field,
-    Kind,
     StructSpec,
+    WireType,
     least_size_bytes,
     message_spec,
     spec_of,
@@ -61,7 +61,7 @@ class DecoderWriter(Source):
             skip_tags=_skip_tags,
         )
 
-    def build(self, element: Kind | type[Any]) -> Any:
+    def build(self, element: WireType | type[Any]) -> Any:
         """Build the decoder of a message, of a struct in it, or of another value."""
         name = element.__name__ if isinstance(element, type) else element.name
         self.line("end = len(buf)")
@@ -106,7 +106,7 @@ class DecoderWriter(Source):
         self.line(f"    {name}, pos = {reader}(buf, pos - 1)")
         return name
 
-    def _length(self, kind: Kind, compact: bool) -> str:
+    def _length(self, kind: WireType, compact: bool) -> str:
         """Read a length; in compact form it is one more than the length, and 0 means null."""
         if compact:
             return self._uvarint("n", "read_string_uvarint" if kind is STRING else "read_uvarint")
@@ -214,7 +214,9 @@ class DecoderWriter(Source):
             self._flush()
             self.dedent()
 
-    def _variable(self, kind: Kind, compact: bool, nullable: bool, target: str, path: str) -> None:
+    def _variable(
+        self, kind: WireType, compact: bool, nullable: bool, target: str, path: str
+    ) -> None:
         """Read a string, bytes or records: a length, and that many bytes."""
         length = self._length(kind, compact)
         end = self.local("end")
@@ -237,7 +239,7 @@ class DecoderWriter(Source):
             self.line(f"    {target} = None")
 
     def _array(
-        self, element: Kind | type[Any], compact: bool, nullable: bool, target: str, path: str
+        self, element: WireType | type[Any], compact: bool, nullable: bool, target: str, path: str
     ) -> None:
         count = self._length(ARRAY, compact)
         if nullable:
@@ -258,8 +260,8 @@ class DecoderWriter(Source):
             self.line("else:")
             self.line(f"    {target} = None")
 
-    def _elements(self, element: Kind | type[Any], count: str, target: str, path: str) -> None:
-        if isinstance(element, Kind) and element.code and element is not UUID:
+    def _elements(self, element: WireType | type[Any], count: str, target: str, path: str) -> None:
+        if isinstance(element, WireType) and element.code and element is not UUID:
             unpackers = self.constant("unpackers", _unpackers(element.code))
             self.line(f"{target} = list({unpackers}[{count}](buf, pos))")
             self.line(f"pos += {count} * {element.size_bytes}")
@@ -274,7 +276,7 @@ class DecoderWriter(Source):
         self.line(f"{values}.append({item})")
         self.dedent()
 
-    def _element(self, element: Kind | type[Any], item: str, path: str) -> None:
+    def _element(self, element: WireType | type[Any], item: str, path: str) -> None:
         """Write the reading of one element into the local ``item``."""
         if isinstance(element, type):
             self.line(f"{item} = new({self.constant('C', element)})")

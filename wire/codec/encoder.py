@@ -22,8 +22,8 @@ from kraftrio.wire.codec.schema import (
     STRUCT,
     UUID,
     Field,
-    Kind,
     StructSpec,
+    WireType,
     least_size_bytes,
     message_spec,
     spec_of,
@@ -101,7 +101,7 @@ class EncoderWriter(Source):
         self._run = [*before, ("B", name)]
         self.line(f"{self._append}({self._packed()} if {name} < 128 else {long_form})")
 
-    def _length(self, kind: Kind, compact: bool, length: str) -> None:
+    def _length(self, kind: WireType, compact: bool, length: str) -> None:
         if compact:
             name = self.local("n")
             self.line(f"{name} = {length} + 1")
@@ -112,7 +112,7 @@ class EncoderWriter(Source):
         else:
             self._fixed("h" if kind is STRING else "i", length)
 
-    def _null(self, kind: Kind, compact: bool) -> None:
+    def _null(self, kind: WireType, compact: bool) -> None:
         if compact:
             self._fixed("x", "")
         else:
@@ -192,7 +192,7 @@ class EncoderWriter(Source):
         else:
             self._variable(field, self.is_compact(field), nullable, value)
 
-    def _number(self, kind: Kind, value: str) -> None:
+    def _number(self, kind: WireType, value: str) -> None:
         """Write a value of fixed size; ``struct`` checks all of them but the length of uuids."""
         if kind is UUID:
             self.line(f"if len({value}) != 16:")
@@ -242,13 +242,13 @@ class EncoderWriter(Source):
         self.dedent()
 
     def _content(
-        self, kind: Kind, element: Kind | type[Any] | None, compact: bool, var: str
+        self, kind: WireType, element: WireType | type[Any] | None, compact: bool, var: str
     ) -> None:
         if kind is RECORDS:
             self._records(compact, var)
         elif kind is ARRAY:
             assert element is not None
-            if isinstance(element, Kind) and element.code and element is not UUID:
+            if isinstance(element, WireType) and element.code and element is not UUID:
                 self._numbers(element, compact, var)
             else:
                 self._length(kind, compact, f"len({var})")
@@ -267,7 +267,7 @@ class EncoderWriter(Source):
         self._flush()
         self.line(f"add_records(out, large, {var})")
 
-    def _numbers(self, element: Kind, compact: bool, var: str) -> None:
+    def _numbers(self, element: WireType, compact: bool, var: str) -> None:
         """Write an array of fixed-size elements in one call, with the run before it."""
         run, self._run = self._run, []
         count = self.local("n")
@@ -279,7 +279,7 @@ class EncoderWriter(Source):
         arguments += [f"{count} + 1" if compact else count, f"*{var}"]
         self.line(f"{self._append}({packers}[{count}]({', '.join(arguments)}))")
 
-    def _elements(self, element: Kind | type[Any], var: str) -> None:
+    def _elements(self, element: WireType | type[Any], var: str) -> None:
         self._flush()
         item = self.local("m")
         self.line(f"for {item} in {var}:")

@@ -49,9 +49,9 @@ from kraftrio.wire.codec.schema import (
     UINT32,
     UUID,
     Field,
-    Kind,
     StructSpec,
     Versions,
+    WireType,
     spec_of,
 )
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -112,7 +112,7 @@ _UNSET: Any = object()
 
 
 def _field(
-    kind: Kind,
+    kind: WireType,
     versions: str,
     nullable: str | None,
     default: Any,
@@ -120,7 +120,7 @@ def _field(
     tagged: str | None,
     ignorable: bool,
     flexible: str | None,
-    element: Kind | type[Any] | None = None,
+    element: WireType | type[Any] | None = None,
 ) -> Any:
     return Field(
         kind=kind,
@@ -135,7 +135,7 @@ def _field(
     )
 
 
-def _fixed(kind: Kind) -> Callable[..., Any]:
+def _fixed(kind: WireType) -> Callable[..., Any]:
     def declare(
         versions: str = "0+",
         *,
@@ -151,7 +151,7 @@ def _fixed(kind: Kind) -> Callable[..., Any]:
     return declare
 
 
-def _variable(kind: Kind) -> Callable[..., Any]:
+def _variable(kind: WireType) -> Callable[..., Any]:
     def declare(
         versions: str = "0+",
         *,
@@ -202,7 +202,7 @@ def explanation(
 
 
 def array(
-    element: Kind | type[Any],
+    element: WireType | type[Any],
     versions: str = "0+",
     *,
     nullable: str | None = None,

@@ -1,6 +1,6 @@
 """The description of messages: what a declaration says, as data.
 
-Owns the wire types (``Kind``), ``Versions``, ``Field`` and ``StructSpec``, and the registry of
+Owns the wire types (``WireType``), ``Versions``, ``Field`` and ``StructSpec``, and the registry of
 everything that is declared. ``codec/message`` makes the descriptions, ``codec/decoder`` and
 ``codec/encoder`` turn them into code, and the conformance tests compare them with Kafka's
 definitions.
@@ -46,7 +46,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WireType:
     """A wire type; ``code`` is its ``struct`` character when its size is fixed."""
 
     name: str
@@ -55,21 +55,21 @@ class Kind:
     zero: object
 
 
-BOOL = Kind("bool", "?", 1, False)
-INT8 = Kind("int8", "b", 1, 0)
-INT16 = Kind("int16", "h", 2, 0)
-UINT16 = Kind("uint16", "H", 2, 0)
-INT32 = Kind("int32", "i", 4, 0)
-UINT32 = Kind("uint32", "I", 4, 0)
-INT64 = Kind("int64", "q", 8, 0)
-FLOAT64 = Kind("float64", "d", 8, 0.0)
-ERROR = Kind("int16", "h", 2, ErrorCode.NONE)
-UUID = Kind("uuid", "16s", 16, bytes(16))
-STRING = Kind("string", "", 0, "")
-BYTES = Kind("bytes", "", 0, b"")
-RECORDS = Kind("records", "", 0, None)
-ARRAY = Kind("array", "", 0, None)
-STRUCT = Kind("struct", "", 0, None)
+BOOL = WireType("bool", "?", 1, False)
+INT8 = WireType("int8", "b", 1, 0)
+INT16 = WireType("int16", "h", 2, 0)
+UINT16 = WireType("uint16", "H", 2, 0)
+INT32 = WireType("int32", "i", 4, 0)
+UINT32 = WireType("uint32", "I", 4, 0)
+INT64 = WireType("int64", "q", 8, 0)
+FLOAT64 = WireType("float64", "d", 8, 0.0)
+ERROR = WireType("int16", "h", 2, ErrorCode.NONE)
+UUID = WireType("uuid", "16s", 16, bytes(16))
+STRING = WireType("string", "", 0, "")
+BYTES = WireType("bytes", "", 0, b"")
+RECORDS = WireType("records", "", 0, None)
+ARRAY = WireType("array", "", 0, None)
+STRUCT = WireType("struct", "", 0, None)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Field:
         is_explanation: a text for people, which is cut rather than refused when it is too long.
     """
 
-    kind: Kind
+    kind: WireType
     versions: Versions
     nullable: Versions
     tag: int | None
@@ -89,7 +89,7 @@ class Field:
     default: Any
     ignorable: bool
     flexible: Versions | None
-    element: Kind | type[Any] | None
+    element: WireType | type[Any] | None
     is_explanation: bool = False
     name: str = ""
 
@@ -136,9 +136,9 @@ def message_spec(cls: type[Any], version: int, refusal: type[Exception]) -> Stru
     return spec
 
 
-def least_size_bytes(element: Kind | type[Any], version: int, flexible: bool) -> int:
+def least_size_bytes(element: WireType | type[Any], version: int, flexible: bool) -> int:
     """Return how many bytes the smallest possible element has."""
-    if isinstance(element, Kind):
+    if isinstance(element, WireType):
         if element.code:
             return element.size_bytes
         return 1 if flexible else 2 if element is STRING else 4

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from kraftrio.wire.codec.decoder import DecoderWriter
 from kraftrio.wire.codec.encoder import EncoderWriter
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, Entries, EntryReader, Numbers
-from kraftrio.wire.codec.schema import UUID, Kind, StructSpec, message_spec
+from kraftrio.wire.codec.schema import UUID, StructSpec, WireType, message_spec
 from kraftrio.wire.errors import LocalProtocolError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.stored_bytes import Piece, joined_pieces
@@ -71,7 +71,7 @@ def encode_slices(message: object, version: int) -> Slices[list[Piece]]:
 
 _DECODERS: dict[tuple[type[Any], int], Callable[[Buffer, int], Slices[tuple[Any, int]]]] = {}
 _ENCODERS: dict[tuple[type[Any], int], Callable[[Any, list[Piece], list[int]], Slices[None]]] = {}
-_READERS: dict[tuple[Kind | type[Any], int, bool], EntryReader] = {}
+_READERS: dict[tuple[WireType | type[Any], int, bool], EntryReader] = {}
 
 
 def _decoder(cls: type[Any], version: int) -> Callable[[Buffer, int], Slices[tuple[Any, int]]]:
@@ -91,7 +91,7 @@ def _encoder(cls: type[Any], version: int) -> Callable[[Any, list[Piece], list[i
     return found
 
 
-def _entry_reader(element: Kind | type[Any], version: int, flexible: bool) -> EntryReader:
+def _entry_reader(element: WireType | type[Any], version: int, flexible: bool) -> EntryReader:
     """Compile the decoder of one entry by itself."""
     key = element, version, flexible
     found = _READERS.get(key)
@@ -103,14 +103,14 @@ def _entry_reader(element: Kind | type[Any], version: int, flexible: bool) -> En
 class _SlicedDecoderWriter(DecoderWriter):
     """Writes a generator; `lazy` counts the arrays that were left where they are."""
 
-    def build(self, element: Kind | type[Any]) -> Any:
+    def build(self, element: WireType | type[Any]) -> Any:
         self.names.update(Entries=Entries, Numbers=Numbers)
         self.line("yield")
         self.line("lazy = 0")
         return super().build(element)
 
-    def _elements(self, element: Kind | type[Any], count: str, target: str, path: str) -> None:
-        if isinstance(element, Kind) and element.code and element is not UUID:
+    def _elements(self, element: WireType | type[Any], count: str, target: str, path: str) -> None:
+        if isinstance(element, WireType) and element.code and element is not UUID:
             self.line(f"if {count} > {KEPT_ENTRIES}:")
             self.line(f"    {target} = Numbers(buf, pos, {count}, {element.code!r})")
             self.line(f"    pos += {count} * {element.size_bytes}")

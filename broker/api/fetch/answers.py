@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kraftrio.broker.api.fetch.reads import Reading
+from kraftrio.broker.api.fetch.reads import ReadOutcome
 from kraftrio.broker.api.fetch.session import FetchKey, FetchPlan
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
@@ -42,7 +42,7 @@ class FetchAnswer:
         self._hints: LeaderHints | None = None
         self._served: list[FetchKey] = []
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: ReadOutcome) -> None:
         """Answer with what was read, as far as it has changed, and note that it is sent.
 
         This must be done in the step that reads: the session would miss a change in between.

@@ -42,7 +42,7 @@ from kraftrio.broker.api.fetch.reads import (
     FetchReader,
     FetchSettings,
     OngoingFetch,
-    Reading,
+    ReadOutcome,
     asked_at_once,
     forgotten_of,
     replica_id_of,
@@ -125,7 +125,7 @@ class FetchHandlers:
         return self._wait(fetch, reading, context)
 
     def _wait(
-        self, fetch: OngoingFetch, reading: Reading, context: RequestContext
+        self, fetch: OngoingFetch, reading: ReadOutcome, context: RequestContext
     ) -> Deferred[FetchResponse]:
         """Answer when there is enough, or the time is up."""
         request, plan, client = fetch.request, fetch.plan, context.client
@@ -149,13 +149,13 @@ class FetchHandlers:
             fetch.session.parked = ParkedFetch(waiter, answer)
         return response
 
-    def _read(self, fetch: OngoingFetch, entries: Entries) -> Reading:
+    def _read(self, fetch: OngoingFetch, entries: Entries) -> ReadOutcome:
         reading = self._reader.reading(fetch)
         self._reader.read_some(fetch, reading, entries)
         return reading
 
     def _respond(
-        self, fetch: OngoingFetch, reading: Reading, context: RequestContext
+        self, fetch: OngoingFetch, reading: ReadOutcome, context: RequestContext
     ) -> FetchResponse:
         throttle, wait_ms = self._throttle, 0
         if (

@@ -2,7 +2,7 @@
 
 Owns `FetchReader`, which works on some of a fetch's partitions at a time, in their order: a fetch
 of a few is read in one step, one of very many in parts (`long_fetch`). What came of earlier parts
-is in `Reading`, so that all of them together are held to the limits of one fetch.
+is in `ReadOutcome`, so that all of them together are held to the limits of one fetch.
 
 The rules of Fetch are in `fetch/fetch`. Called by it and `long_fetch`.
 """
@@ -98,7 +98,7 @@ class OngoingFetch:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-class Reading:
+class ReadOutcome:
     """The outcome of reading the partitions of a fetch once.
 
     Attributes:
@@ -262,14 +262,14 @@ class FetchReader:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def reading(self, fetch: OngoingFetch, *, only_looks: bool = False) -> Reading:
+    def reading(self, fetch: OngoingFetch, *, only_looks: bool = False) -> ReadOutcome:
         """Begin to read.
 
         Args:
             only_looks: nothing is answered with what is read.
         """
         memory, plan = self._settings.response_memory, fetch.plan
-        return Reading(
+        return ReadOutcome(
             fetch.most_bytes,
             _HOLD_BYTES_IN_ALL if memory is None or memory.has_room else 0,
             plan.session is not None and plan.is_partial,
@@ -277,7 +277,7 @@ class FetchReader:
             fetch.replica_id != CONSUMER_REPLICA_ID,
         )
 
-    def read_some(self, fetch: OngoingFetch, reading: Reading, entries: Entries) -> None:
+    def read_some(self, fetch: OngoingFetch, reading: ReadOutcome, entries: Entries) -> None:
         """Read the next partitions of a fetch."""
         replica_id = fetch.replica_id
         for key, part in entries:
@@ -357,7 +357,7 @@ class FetchReader:
         partition: Partition,
         part: FetchPart,
         answer: PartitionData,
-        reading: Reading,
+        reading: ReadOutcome,
     ) -> int:
         """Fill in one partition's answer; return the bytes of its records."""
         log, replica_id = partition.log, fetch.replica_id

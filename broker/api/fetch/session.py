@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kraftrio.broker.replica.state.followers import Progress
+from kraftrio.broker.replica.state.followers import FollowerProgress
 from kraftrio.broker.replica.waiters import FetchWaiter
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode
@@ -206,7 +206,9 @@ class FetchSession:
                 self.due.update(self.partitions)
             self._broker_epoch = broker_epoch
 
-    def on_change(self, key: FetchKey, progress: Progress | None, appended_bytes: int) -> None:
+    def on_change(
+        self, key: FetchKey, progress: FollowerProgress | None, appended_bytes: int
+    ) -> None:
         """A partition has changed: its follower's progress here, and what its log has more.
 
         While it was not due, each fetch read it from its end, though the fetch did not name it.
@@ -249,7 +251,7 @@ class SessionWatch:
         parked = self._session.parked
         return parked is not None and parked.waiter.is_parked
 
-    def on_change(self, progress: Progress | None, appended_bytes: int) -> None:
+    def on_change(self, progress: FollowerProgress | None, appended_bytes: int) -> None:
         """The partition has changed."""
         self._session.on_change(self._key, progress, appended_bytes)
 

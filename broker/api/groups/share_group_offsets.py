@@ -65,7 +65,7 @@ _NO_LAG = -1
 _MIN_LAG, _MAX_LAG = -(2**63), 2**63 - 1
 
 
-class _Described(NamedTuple):
+class _DescribedTopic(NamedTuple):
     """One topic of a description: the partitions to ask about."""
 
     name: str
@@ -154,13 +154,13 @@ class ShareGroupOffsetHandlers:
         answer.topics[:0] = yield from self._describe_topics(group_id, described)
         return answer
 
-    def _all_topics(self, group_id: str, context: RequestContext) -> list[_Described]:
+    def _all_topics(self, group_id: str, context: RequestContext) -> list[_DescribedTopic]:
         """All that a group has a state of, as far as the client may know of it."""
         partitions = self._coordinator.read(
             group_id, lambda shard, _now: shard.share.states.partitions(group_id)
         )
         return [
-            _Described(name, topic_id, sorted(indexes))
+            _DescribedTopic(name, topic_id, sorted(indexes))
             for topic_id, indexes in partitions.items()
             if (name := self._metadata.topic_name(topic_id)) is not None
             and _may(context, AclOperation.DESCRIBE, name)
@@ -171,7 +171,7 @@ class ShareGroupOffsetHandlers:
         asked: DescribeShareGroupOffsetsRequestGroup,
         answer: DescribeShareGroupOffsetsResponseGroup,
         context: RequestContext,
-    ) -> Work[list[_Described]]:
+    ) -> Work[list[_DescribedTopic]]:
         """What a client asks about; the rest is answered."""
         described = []
         count = 0
@@ -192,7 +192,7 @@ class ShareGroupOffsetHandlers:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             found = self._metadata.topic(topic.topic_name)
             if code is ErrorCode.NONE and found is not None:
-                described.append(_Described(found.name, found.topic_id, partitions))
+                described.append(_DescribedTopic(found.name, found.topic_id, partitions))
                 continue
             answer.topics.append(
                 DescribeShareGroupOffsetsResponseTopic(
@@ -203,7 +203,7 @@ class ShareGroupOffsetHandlers:
         return described
 
     def _describe_topics(
-        self, group_id: str, described: list[_Described]
+        self, group_id: str, described: list[_DescribedTopic]
     ) -> Work[list[DescribeShareGroupOffsetsResponseTopic]]:
         """Ask the share coordinators, and the leaders of what has a lag."""
         summaries: dict[tuple[bytes, int], Deferred[StateOrError]] = {}

@@ -39,9 +39,9 @@ from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
-    SessionKey,
     SessionPartition,
     ShareSession,
+    ShareSessionKey,
 )
 from kraftrio.broker.share.share_partitions import SharePartitions
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -113,7 +113,7 @@ class ShareFetchHandler:
         return response
 
     def _session(
-        self, request: ShareFetchRequest, member: SessionKey, context: RequestContext
+        self, request: ShareFetchRequest, member: ShareSessionKey, context: RequestContext
     ) -> Work[ShareSession]:
         """The session of a request, with what it changes of it (raises KafkaError)."""
         epoch, sessions = request.share_session_epoch, self._share_partitions.sessions
@@ -142,7 +142,7 @@ class ShareFetchHandler:
         self,
         told: Iterable[tuple[SessionPartition, SharePartitionData]],
         acknowledgements: Acknowledgements,
-        member: SessionKey,
+        member: ShareSessionKey,
         context: RequestContext,
     ) -> Work[ShareFetchResponse]:
         answers = AnswersByTopic(

@@ -13,7 +13,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.metadata.leader_hints import WRONG_LEADER, LeaderHints
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import RequestContext
-from kraftrio.broker.share.sessions import SessionKey, SessionPartition
+from kraftrio.broker.share.sessions import SessionPartition, ShareSessionKey
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.data import NodeEndpoint
 from kraftrio.wire.messages.share_fetch import ShareLeaderIdAndEpoch
@@ -30,7 +30,7 @@ class MemberRequest(Protocol):
 
 def check_member(
     request: MemberRequest, context: RequestContext, *, is_enabled: bool
-) -> SessionKey:
+) -> ShareSessionKey:
     """The member that sends a request.
 
     Args:
@@ -48,7 +48,7 @@ def check_member(
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not member_id or len(member_id) > _LONGEST_MEMBER_ID:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    return SessionKey(group_id, member_id)
+    return ShareSessionKey(group_id, member_id)
 
 
 class TopicAnswer(Protocol):

@@ -45,7 +45,7 @@ Answer: TypeAlias = SharePartitionState | ErrorCode | KafkaError | None
 _AT_ONCE: Final = 50  # share partitions whose records are appended in one step
 
 
-class _Kind(NamedTuple):
+class _ShareStateApi(NamedTuple):
     """One of the APIs.
 
     Attributes:
@@ -97,14 +97,14 @@ def _write(
 
 
 _KINDS: Final = {
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _Kind(
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _ShareStateApi(
         messages.InitializeShareGroupStateResponse,
         messages.InitializeShareGroupStateResult,
         messages.InitializeShareGroupStatePartitionResult,
         "initialize share group state",
         _initialize,
     ),
-    ApiKey.READ_SHARE_GROUP_STATE: _Kind(
+    ApiKey.READ_SHARE_GROUP_STATE: _ShareStateApi(
         messages.ReadShareGroupStateResponse,
         messages.ReadShareGroupStateResult,
         messages.ReadShareGroupStatePartitionResult,
@@ -116,21 +116,21 @@ _KINDS: Final = {
             "state_batches": wire_batches(state.batches),
         },
     ),
-    ApiKey.WRITE_SHARE_GROUP_STATE: _Kind(
+    ApiKey.WRITE_SHARE_GROUP_STATE: _ShareStateApi(
         messages.WriteShareGroupStateResponse,
         messages.WriteShareGroupStateResult,
         messages.WriteShareGroupStatePartitionResult,
         "write share group state",
         _write,
     ),
-    ApiKey.DELETE_SHARE_GROUP_STATE: _Kind(
+    ApiKey.DELETE_SHARE_GROUP_STATE: _ShareStateApi(
         messages.DeleteShareGroupStateResponse,
         messages.DeleteShareGroupStateResult,
         messages.DeleteShareGroupStatePartitionResult,
         "delete share group state",
         lambda shard, key, _asked, _now: shard.delete(key),
     ),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _Kind(
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _ShareStateApi(
         messages.ReadShareGroupStateSummaryResponse,
         messages.ReadShareGroupStateSummaryResult,
         messages.ReadShareGroupStateSummaryPartitionResult,
@@ -157,7 +157,7 @@ class ShareStateHandlers:
         return {key: partial(self._serve, kind) for key, kind in _KINDS.items()}
 
     def _serve(
-        self, kind: _Kind, request: Any, context: RequestContext
+        self, kind: _ShareStateApi, request: Any, context: RequestContext
     ) -> Work[Any | Deferred[Any]]:
         """Ask about each share partition; answer when all are known."""
         if not request.group_id or not request.topics:
@@ -167,7 +167,7 @@ class ShareStateHandlers:
                 return kind.response()
             yield None
         is_broker = context.is_authorized(AclOperation.CLUSTER_ACTION, CLUSTER)
-        answers = _Answers(kind)
+        answers = _StateAnswers(kind)
         for part in nested_parts(request.topics, lambda topic: topic.partitions, _AT_ONCE):
             for topic, partitions in part:
                 for asked in partitions:
@@ -176,7 +176,7 @@ class ShareStateHandlers:
             yield None
         return answers.when_complete()
 
-    def _ask(self, kind: _Kind, key: SharePartitionKey, asked: Any) -> Deferred[Answer]:
+    def _ask(self, kind: _ShareStateApi, key: SharePartitionKey, asked: Any) -> Deferred[Answer]:
         return ask(self._coordinator, key, lambda shard, now: kind.decide(shard, key, asked, now))
 
 
@@ -185,10 +185,10 @@ _REFUSED: Deferred[Answer] = Deferred.completed(
 )
 
 
-class _Answers:
+class _StateAnswers:
     """The answers to one request, by topic, and how many are to come."""
 
-    def __init__(self, kind: _Kind) -> None:
+    def __init__(self, kind: _ShareStateApi) -> None:
         self._kind = kind
         self._topics: dict[bytes, list[tuple[int, Answer]]] = {}
         self._missing_count = 0

@@ -69,7 +69,7 @@ _Check: TypeAlias = Callable[[Any, RequestContext, MetadataPort], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _EntryApi:
     """One API: where its entries are, and their answers; and what each of them needs."""
 
     response: Callable[[], Any]
@@ -111,7 +111,7 @@ def _serve(metadata: MetadataPort, handler: Handler, request: Any, context: Requ
 
 
 def _serve_permitted(
-    kind: _Kind, metadata: MetadataPort, handler: Handler, request: Any, context: RequestContext
+    kind: _EntryApi, metadata: MetadataPort, handler: Handler, request: Any, context: RequestContext
 ) -> Work[Any]:
     entries = getattr(request, kind.array)
     if len(entries) > MOST_ENTRIES:
@@ -222,28 +222,28 @@ def _check_configs(
     return answer(error_code=code, error_message=code.text, resource_type=kind, resource_name=name)
 
 
-_KINDS: Final[dict[type[Any], _Kind]] = {
-    CreateTopicsRequest: _Kind(
+_KINDS: Final[dict[type[Any], _EntryApi]] = {
+    CreateTopicsRequest: _EntryApi(
         CreateTopicsResponse, "topics", "topics", _check_creation, _hide_configs
     ),
-    DeleteTopicsRequest: _Kind(DeleteTopicsResponse, "topics", "responses", _check_deletion),
-    CreatePartitionsRequest: _Kind(
+    DeleteTopicsRequest: _EntryApi(DeleteTopicsResponse, "topics", "responses", _check_deletion),
+    CreatePartitionsRequest: _EntryApi(
         CreatePartitionsResponse, "topics", "results", _check_partitions
     ),
-    AlterConfigsRequest: _Kind(
+    AlterConfigsRequest: _EntryApi(
         AlterConfigsResponse,
         "resources",
         "responses",
         partial(_check_configs, AlterConfigsResourceResponse),
     ),
-    IncrementalAlterConfigsRequest: _Kind(
+    IncrementalAlterConfigsRequest: _EntryApi(
         IncrementalAlterConfigsResponse,
         "resources",
         "responses",
         partial(_check_configs, IncrementalAlterConfigsResourceResponse),
     ),
 }
-_DELETED_BY_NAME: Final = _Kind(
+_DELETED_BY_NAME: Final = _EntryApi(
     DeleteTopicsResponse, "topic_names", "responses", _check_deletion_by_name
 )
 _APIS: Final = frozenset(

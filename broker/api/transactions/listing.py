@@ -12,7 +12,7 @@ from typing import Final
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from kraftrio.broker.coordinator.transactions.listing import TransactionFilter, listed_transaction
-from kraftrio.broker.coordinator.transactions.state import STATES_BY_NAME, Transaction
+from kraftrio.broker.coordinator.transactions.state import STATES_BY_NAME, TransactionMetadata
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_sets import distinct
@@ -126,7 +126,7 @@ def _cut_states(request: ListTransactionsRequest) -> Slices[list[str]]:
 
 
 def _cut_producer_ids(
-    request: ListTransactionsRequest, by_shard: list[list[Transaction]]
+    request: ListTransactionsRequest, by_shard: list[list[TransactionMetadata]]
 ) -> Slices[None]:
     """Leave the producer ids of transactions in the filter, so that it cannot be larger."""
     if not len(request.producer_id_filters):

@@ -100,7 +100,7 @@ class MarkerHandlers:
         return work if _is_long(request) else do_at_once(work).value
 
     def _write(self, request: WriteTxnMarkersRequest) -> Work[Answer]:
-        answers = _Answers()
+        answers = _MarkerAnswers()
         for marker in request.markers:
             for part in nested_parts(marker.topics, _partitions_of, _APPENDED_AT_ONCE):
                 for topic, indexes in part:
@@ -117,7 +117,7 @@ class MarkerHandlers:
         marker: WritableTxnMarker,
         topic_partition: TopicPartition,
         codes: _Codes,
-        answers: _Answers,
+        answers: _MarkerAnswers,
     ) -> None:
         """Append one marker; its code is noted, now or once it is known."""
         index = topic_partition.partition
@@ -172,7 +172,7 @@ class MarkerHandlers:
         return ErrorCode.NONE
 
 
-class _Answers:
+class _MarkerAnswers:
     """The codes of one request's markers, by producer and partition, and how many are to come."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
-from kraftrio.broker.coordinator.share_state.state import Snapshot, Update
+from kraftrio.broker.coordinator.share_state.state import ShareSnapshot, Update
 from kraftrio.broker.share_state import SharePartitionKey, read_batches, wire_batches
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import RemoteProtocolError
@@ -27,7 +27,7 @@ _KEY_VERSION = _VALUE_VERSION = 0
 _INT16 = struct.Struct(">h")
 
 
-def snapshot_record(key: SharePartitionKey, snapshot: Snapshot) -> CoordinatorRecord:
+def snapshot_record(key: SharePartitionKey, snapshot: ShareSnapshot) -> CoordinatorRecord:
     """Make the record of a whole state."""
     value = ShareSnapshotValue(
         snapshot_epoch=snapshot.snapshot_epoch,
@@ -63,7 +63,7 @@ def tombstone(key: SharePartitionKey) -> CoordinatorRecord:
 
 def read_record(
     key: Buffer, value: Buffer | None
-) -> tuple[SharePartitionKey, Snapshot | Update | None] | None:
+) -> tuple[SharePartitionKey, ShareSnapshot | Update | None] | None:
     """Read a record: what it is about, and what it says (None: a tombstone).
 
     A record of a type that only a newer Kafka knows is None.
@@ -97,10 +97,10 @@ def _value(value: ShareSnapshotValue | ShareUpdateValue) -> bytes:
     return _INT16.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
 
 
-def _read_snapshot(value: Buffer) -> Snapshot:
+def _read_snapshot(value: Buffer) -> ShareSnapshot:
     _check_version(value)
     found = decode(ShareSnapshotValue, _VALUE_VERSION, value, _INT16.size)[0]
-    return Snapshot(
+    return ShareSnapshot(
         found.snapshot_epoch,
         found.state_epoch,
         found.leader_epoch,

@@ -33,7 +33,7 @@ from kraftrio.broker.coordinator.share_state.records import (
     tombstone,
     update_record,
 )
-from kraftrio.broker.coordinator.share_state.state import Snapshot, StoredPartition
+from kraftrio.broker.coordinator.share_state.state import ShareSnapshot, StoredPartition
 from kraftrio.broker.share_state import (
     NO_DELIVERY_COMPLETE_COUNT,
     NO_EPOCH,
@@ -93,7 +93,7 @@ class ShareStateShard:
             _check_state_epoch(stored, state_epoch)
             snapshot_epoch = stored.state.snapshot_epoch + 1
         self._check_topic(key)
-        state = Snapshot.initial(
+        state = ShareSnapshot.initial(
             state_epoch, start_offset, now.wall_ms, snapshot_epoch=snapshot_epoch
         )
         return _written([snapshot_record(key, state)], None)
@@ -218,7 +218,7 @@ class ShareStateShard:
             self._last_tombstone_offset = record_offset
             return
         stored = self._stored.get(share_partition)
-        if isinstance(content, Snapshot):
+        if isinstance(content, ShareSnapshot):
             if stored is None:
                 stored = self._stored[share_partition] = StoredPartition(content)
             stored.on_snapshot(content, record_offset, self._updates_per_snapshot)

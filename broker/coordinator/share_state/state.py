@@ -26,7 +26,7 @@ _NO_TIMESTAMP = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ShareSnapshot:
     """The whole state of a share partition, as a record has it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Snapshot:
     @classmethod
     def initial(
         cls, state_epoch: int, start_offset: int, now_ms: int, *, snapshot_epoch: int
-    ) -> Snapshot:
+    ) -> ShareSnapshot:
         """The state of a share partition that was not read yet."""
         count = NO_DELIVERY_COMPLETE_COUNT if start_offset == NO_START_OFFSET else 0
         return cls(snapshot_epoch, state_epoch, 0, start_offset, count, (), now_ms, now_ms)
@@ -68,7 +68,7 @@ class Snapshot:
         """Whether the coordinator wrote it anew, since its leader did not."""
         return self.created_ms != self.written_ms
 
-    def updated(self, update: Update) -> Snapshot:
+    def updated(self, update: Update) -> ShareSnapshot:
         """The state after an update."""
         start_offset = update.start_offset
         if start_offset == NO_START_OFFSET:
@@ -83,16 +83,18 @@ class Snapshot:
             batches=combine(self.batches, update.batches, start_offset),
         )
 
-    def rewritten(self, now_ms: int) -> Snapshot:
+    def rewritten(self, now_ms: int) -> ShareSnapshot:
         """The same state, to be written anew."""
         return replace(self, snapshot_epoch=self.snapshot_epoch + 1, written_ms=now_ms)
 
-    def next_snapshot(self, write: ShareStateWrite, leader_epoch: int, now_ms: int) -> Snapshot:
+    def next_snapshot(
+        self, write: ShareStateWrite, leader_epoch: int, now_ms: int
+    ) -> ShareSnapshot:
         """The snapshot that follows from a write."""
         start_offset = write.start_offset
         if start_offset == NO_START_OFFSET:
             start_offset = self.start_offset
-        return Snapshot(
+        return ShareSnapshot(
             self.snapshot_epoch + 1,
             self.state_epoch,
             leader_epoch,
@@ -125,9 +127,9 @@ class Update:
     batches: Batches
 
     @property
-    def alone(self) -> Snapshot:
+    def alone(self) -> ShareSnapshot:
         """The state, if no snapshot came before."""
-        return Snapshot(
+        return ShareSnapshot(
             self.snapshot_epoch,
             0,
             self.leader_epoch,
@@ -155,14 +157,14 @@ class StoredPartition:
         "update_count",
     )
 
-    def __init__(self, state: Snapshot, *, update_count: int = 0) -> None:
+    def __init__(self, state: ShareSnapshot, *, update_count: int = 0) -> None:
         self.state = state
         self.highest_state_epoch: int | None = None
         self.highest_leader_epoch = state.leader_epoch
         self.update_count = update_count
         self.snapshot_offset: int | None = None
 
-    def on_snapshot(self, snapshot: Snapshot, offset: int, updates_per_snapshot: int) -> None:
+    def on_snapshot(self, snapshot: ShareSnapshot, offset: int, updates_per_snapshot: int) -> None:
         """Replay a snapshot."""
         self.state = snapshot
         self.snapshot_offset = offset

@@ -12,7 +12,7 @@ from kraftrio.base.patterns.pattern import Pattern
 from kraftrio.base.patterns.syntax import PatternError
 from kraftrio.broker.coordinator.transactions.state import (
     STATES_BY_NAME,
-    Transaction,
+    TransactionMetadata,
 )
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ from kraftrio.wire.primitives import indexes_by_topic
 
 
 def describe_transaction(
-    transactional_id: str, transaction: Transaction | None
+    transactional_id: str, transaction: TransactionMetadata | None
 ) -> DescribeTransactionsState:
     """Answer DescribeTransactions for one id."""
     if transaction is None:
@@ -69,7 +69,7 @@ class TransactionFilter:
         self._now_ms = now_ms
         self._pattern = _pattern(request.transactional_id_pattern)
 
-    def passes(self, transaction: Transaction) -> Slices[bool]:
+    def passes(self, transaction: TransactionMetadata) -> Slices[bool]:
         """Whether a transaction belongs to the answer; pauses where its id takes long."""
         if self._producer_ids and transaction.producer.producer_id not in self._producer_ids:
             return False
@@ -92,7 +92,7 @@ def _pattern(text: str | None) -> Pattern | None:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
-def listed_transaction(transaction: Transaction) -> ListTransactionsState:
+def listed_transaction(transaction: TransactionMetadata) -> ListTransactionsState:
     """Give a transaction's entry in ListTransactions."""
     return ListTransactionsState(
         transactional_id=transaction.transactional_id,

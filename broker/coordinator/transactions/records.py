@@ -14,7 +14,7 @@ import struct
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
-from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
+from kraftrio.broker.coordinator.transactions.state import TransactionMetadata, TransactionState
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.messages.transactions import (
@@ -43,7 +43,9 @@ def transaction_key(transactional_id: str) -> bytes:
     return _INT16.pack(_TRANSACTION) + encode(key, _KEY_VERSION)
 
 
-def transaction_record(transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
+def transaction_record(
+    transaction: TransactionMetadata, transaction_version: int
+) -> CoordinatorRecord:
     """Make the record of a transactional id as the cluster's transaction version has it."""
     version = min(transaction_version, _MAX_VALUE_VERSION)
     producer = transaction.producer
@@ -82,7 +84,7 @@ def read_transaction_key(key: Buffer) -> str:
     return decode(TransactionLogKey, _KEY_VERSION, key, _INT16.size)[0].transactional_id
 
 
-def read_transaction(transactional_id: str, value: Buffer) -> Transaction:
+def read_transaction(transactional_id: str, value: Buffer) -> TransactionMetadata:
     """Read what a record says about its transactional id.
 
     Raises:
@@ -105,7 +107,7 @@ def read_transaction(transactional_id: str, value: Buffer) -> Transaction:
     topics = stored.transaction_partitions or []
     if state is TransactionState.EMPTY:
         topics = []
-    return Transaction(
+    return TransactionMetadata(
         transactional_id,
         producer,
         stored.transaction_timeout_ms,
@@ -121,7 +123,7 @@ def read_transaction(transactional_id: str, value: Buffer) -> Transaction:
     )
 
 
-def _topics(transaction: Transaction) -> list[TransactionLogPartitions] | None:
+def _topics(transaction: TransactionMetadata) -> list[TransactionLogPartitions] | None:
     """The partitions by topic; null without a transaction, as Kafka writes it."""
     if transaction.state is TransactionState.EMPTY:
         assert not transaction.partitions

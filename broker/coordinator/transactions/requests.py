@@ -1,9 +1,9 @@
 """What each request about a transactional id comes to: pure decisions on its hard state.
 
-Every function takes the `Transaction` as the log has it and what the request says, and gives the
-Transaction to move to, or the code to answer with. `is_busy` says that another change of the id is
-under way: its record is not committed yet, or its markers are being written. Error codes are those
-of the newest version of each API; `older_code` translates.
+Every function takes the `TransactionMetadata` as the log has it and what the request says, and
+returns the one to move to, or the code to answer with. `is_busy` says that another change of the id
+is under way: its record is not committed yet, or its markers are being written. Error codes are
+those of the newest version of each API; `older_code` translates.
 
 Sans-IO; called by `shard`.
 
@@ -32,7 +32,7 @@ from kraftrio.broker.coordinator.transactions.producer_epochs import (
 )
 from kraftrio.broker.coordinator.transactions.state import (
     NO_TIMEOUT_MS,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from kraftrio.wire.errors import ErrorCode
@@ -65,7 +65,7 @@ _AGAINST_PRODUCER = frozenset(
 
 
 def may_be_outdated(
-    code: ErrorCode, transaction: Transaction | None, producer: ProducerIdAndEpoch
+    code: ErrorCode, transaction: TransactionMetadata | None, producer: ProducerIdAndEpoch
 ) -> bool:
     """Whether a coordinator that was replaced might answer so, not knowing what followed.
 
@@ -118,14 +118,14 @@ def check_init_producer_id(
 
 
 def init_producer_id(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     request: InitProducerIdRequest,
     take_producer_id: TakeProducerId,
     *,
     is_busy: bool,
     transaction_version: int,
     now_ms: int,
-) -> Transaction | ErrorCode | NeedsProducerId:
+) -> TransactionMetadata | ErrorCode | NeedsProducerId:
     """Decide on InitProducerId.
 
     An ongoing transaction is aborted against its producer; its client is to come again.
@@ -157,12 +157,12 @@ def init_producer_id(
 
 
 def fence(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     take_producer_id: TakeProducerId,
     *,
     transaction_version: int,
     now_ms: int,
-) -> Transaction | NeedsProducerId:
+) -> TransactionMetadata | NeedsProducerId:
     """Abort an ongoing transaction against its producer, whose epoch is used up by that.
 
     Args:
@@ -178,14 +178,14 @@ def fence(
 
 
 def add_partitions(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     producer: ProducerIdAndEpoch,
     partitions: Collection[TopicPartition],
     *,
     is_busy: bool,
     client_version: int,
     now_ms: int,
-) -> Transaction | ErrorCode:
+) -> TransactionMetadata | ErrorCode:
     """Decide on adding partitions; NONE if they are in the transaction already."""
     if is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -199,7 +199,7 @@ def add_partitions(
     return transaction.with_partitions(partitions, client_version, now_ms)
 
 
-def verify_partitions(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
+def verify_partitions(transaction: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
     """Check whether a producer may write to the transaction's partitions (KIP-890)."""
     code = _check_producer(transaction, producer)
     if code is ErrorCode.NONE and transaction.state.is_prepared:
@@ -207,7 +207,7 @@ def verify_partitions(transaction: Transaction, producer: ProducerIdAndEpoch) ->
     return code
 
 
-def _check_producer(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
+def _check_producer(transaction: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
     if producer.producer_id != transaction.producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.producer_epoch != transaction.producer.epoch:
@@ -227,13 +227,13 @@ class _Retry(Enum):
 
 
 def end_transaction(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     producer: ProducerIdAndEpoch,
     *,
     is_busy: bool,
     commit: bool,
     now_ms: int,
-) -> Transaction | ErrorCode:
+) -> TransactionMetadata | ErrorCode:
     """Decide on EndTxn 0-4 (transaction versions 0 and 1); NONE if that is how it ended."""
     code = _check_producer(transaction, producer)
     if code is not ErrorCode.NONE:
@@ -248,14 +248,14 @@ def end_transaction(
 
 
 def end_and_bump(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     producer: ProducerIdAndEpoch,
     take_producer_id: TakeProducerId,
     *,
     is_busy: bool,
     commit: bool,
     now_ms: int,
-) -> Transaction | ErrorCode | NeedsProducerId:
+) -> TransactionMetadata | ErrorCode | NeedsProducerId:
     """Decide on EndTxn 5 (transaction version 2).
 
     NONE: it is a retry, and the current producer id and epoch are the answer. An abort is taken
@@ -278,8 +278,8 @@ def end_and_bump(
 
 
 def _end_with_bump(
-    transaction: Transaction, take_producer_id: TakeProducerId, *, commit: bool, now_ms: int
-) -> Transaction | NeedsProducerId:
+    transaction: TransactionMetadata, take_producer_id: TakeProducerId, *, commit: bool, now_ms: int
+) -> TransactionMetadata | NeedsProducerId:
     """End a transaction as version 2 does, with another producer id if there is no higher epoch."""
     next_id: int | None = NO_PRODUCER_ID
     if transaction.producer.is_exhausted:
@@ -294,7 +294,7 @@ def _end_with_bump(
     )
 
 
-def _retry_of(transaction: Transaction, producer: ProducerIdAndEpoch) -> _Retry:
+def _retry_of(transaction: TransactionMetadata, producer: ProducerIdAndEpoch) -> _Retry:
     """Whether a producer of the epoch before may repeat the end of the last transaction."""
     if transaction.state not in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         return _Retry.NO
@@ -308,6 +308,6 @@ def _retry_of(transaction: Transaction, producer: ProducerIdAndEpoch) -> _Retry:
     return _Retry.SAME_ID if current.epoch == producer.producer_epoch + 1 else _Retry.NO
 
 
-def _ended_so(transaction: Transaction, *, commit: bool) -> bool:
+def _ended_so(transaction: TransactionMetadata, *, commit: bool) -> bool:
     ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
     return transaction.state is ended

@@ -16,7 +16,7 @@ from __future__ import annotations
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.broker.coordinator.transactions.ports import TransactionProperties
-from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
+from kraftrio.broker.coordinator.transactions.state import TransactionMetadata, TransactionState
 
 _RETRY_MS = 500  # before a step of the coordinator's own that failed is tried again
 
@@ -33,7 +33,7 @@ class TransactionSchedule:
         self._soon = DeadlineQueue()
         self._expiries = DeadlineQueue()
 
-    def set(self, transaction: Transaction, now: Now) -> None:
+    def set(self, transaction: TransactionMetadata, now: Now) -> None:
         """Note until when an id may stay as it is."""
         key = (transaction.transactional_id,)
         self._soon.cancel(key)

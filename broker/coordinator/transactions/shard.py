@@ -54,7 +54,7 @@ from kraftrio.broker.coordinator.transactions.records import (
     transaction_tombstone,
 )
 from kraftrio.broker.coordinator.transactions.schedule import TransactionSchedule
-from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
+from kraftrio.broker.coordinator.transactions.state import TransactionMetadata, TransactionState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kraftrio.wire.messages.transactions import (
@@ -90,7 +90,7 @@ class _Move(Change, FollowUp):
         is_superseded: one that builds on it was made before it.
     """
 
-    after: list[Transaction]
+    after: list[TransactionMetadata]
     cause: EndCause = EndCause.REQUESTED
     end_offset: int | None = None
     builds_on: _Move | None = None
@@ -128,7 +128,7 @@ class TransactionShard:
         self._markers = markers
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
-        self._transactions: dict[str, Transaction] = {}
+        self._transactions: dict[str, TransactionMetadata] = {}
         self._moves: dict[str, _Move] = {}  # the newest of each id that is under way
         self._late_moves: list[_Move] = []  # in the log, but not committed in time for a response
         self._ready_moves: list[_Move] = []  # late ones, committed by now
@@ -153,7 +153,7 @@ class TransactionShard:
             producer_id = self._take_producer_id()
             if producer_id is None:
                 return Outcome(response=NEEDS_PRODUCER_ID)
-            transaction = Transaction(
+            transaction = TransactionMetadata(
                 request.transactional_id,
                 ProducerIdentity(producer_id),
                 request.transaction_timeout_ms,
@@ -238,7 +238,7 @@ class TransactionShard:
         if transaction is None:
             return _refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, None, producer, refused)
         is_busy = self._is_busy(transaction)
-        decided: Transaction | ErrorCode | NeedsProducerId
+        decided: TransactionMetadata | ErrorCode | NeedsProducerId
         if requests.bumps_epoch(api_version):
             decided = requests.end_and_bump(
                 transaction,
@@ -306,7 +306,7 @@ class TransactionShard:
         """Answer DescribeTransactions for one id."""
         return describe_transaction(transactional_id, self._transactions.get(transactional_id))
 
-    def transactions(self) -> list[Transaction]:
+    def transactions(self) -> list[TransactionMetadata]:
         """All ids, for `listing.list_transactions`."""
         return list(self._transactions.values())
 
@@ -316,11 +316,11 @@ class TransactionShard:
 
     # --- moves ---
 
-    def _is_busy(self, transaction: Transaction) -> bool:
+    def _is_busy(self, transaction: TransactionMetadata) -> bool:
         return transaction.state.is_prepared or transaction.transactional_id in self._moves
 
     def _move(
-        self, after: Transaction, response: object, *, cause: EndCause = EndCause.REQUESTED
+        self, after: TransactionMetadata, response: object, *, cause: EndCause = EndCause.REQUESTED
     ) -> Outcome:
         """Have an id move to another state once its record is committed; the response then."""
         record = transaction_record(after, self._transaction_version())
@@ -382,7 +382,7 @@ class TransactionShard:
                 outcome = self._finish(after, move.cause, now)
         return outcome
 
-    def _finish(self, transaction: Transaction, cause: EndCause, now: Now) -> Outcome:
+    def _finish(self, transaction: TransactionMetadata, cause: EndCause, now: Now) -> Outcome:
         """Go on with a decided transaction: its markers, if it has any."""
         if not transaction.partitions:
             return self._move(transaction.ended(now.wall_ms), None)
@@ -424,7 +424,7 @@ class TransactionShard:
         """Make late moves; abort what took too long, expire what is idle, try again what failed."""
         ready, self._ready_moves = self._ready_moves, []
         outcomes = [self._make(move, now) for move in ready]
-        expired: list[Transaction] = []
+        expired: list[TransactionMetadata] = []
         for _ in range(_DUE_AT_ONCE):
             transactional_id = self._schedule.pop_due(now)
             if transactional_id is None:
@@ -441,7 +441,7 @@ class TransactionShard:
             outcomes.append(self._begin(_Move(expired), tombstones, None))
         return outcomes
 
-    def _time_out(self, transaction: Transaction, now: Now) -> Outcome:
+    def _time_out(self, transaction: TransactionMetadata, now: Now) -> Outcome:
         fenced = requests.fence(
             transaction,
             self._take_producer_id,
@@ -517,7 +517,7 @@ class TransactionShard:
 
 def _refusal(
     code: ErrorCode,
-    transaction: Transaction | None,
+    transaction: TransactionMetadata | None,
     producer: ProducerIdAndEpoch,
     response: Callable[[ErrorCode], object],
 ) -> Outcome:

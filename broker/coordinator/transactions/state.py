@@ -1,6 +1,6 @@
 """One transactional id: its states, which moves are legal, and what is known of its transaction.
 
-Owns `Transaction`, the hard state of a transactional id. Rules:
+Owns `TransactionMetadata`, the hard state of a transactional id. Rules:
 1. It is immutable; a change makes another one, which counts once its record is committed (`shard`).
 2. Moves go by `LEGAL_MOVES`; another one is our bug.
 3. Epochs never fall under one producer id, partitions are only added until the end.
@@ -104,7 +104,7 @@ LEGAL_MOVES: Mapping[TransactionState, frozenset[TransactionState]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionMetadata:
     """A transactional id as the log has it.
 
     Attributes:
@@ -124,7 +124,9 @@ class Transaction:
     last_update_ms: int = NO_TIMESTAMP
     client_version: int = 0
 
-    def emptied(self, producer: ProducerIdentity, timeout_ms: int, now_ms: int) -> Transaction:
+    def emptied(
+        self, producer: ProducerIdentity, timeout_ms: int, now_ms: int
+    ) -> TransactionMetadata:
         """After InitProducerId: a producer without a transaction."""
         return replace(
             self._moved_to(TransactionState.EMPTY, producer, now_ms),
@@ -135,7 +137,7 @@ class Transaction:
 
     def with_partitions(
         self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int
-    ) -> Transaction:
+    ) -> TransactionMetadata:
         """After AddPartitionsToTxn; the first one begins a transaction."""
         return replace(
             self._moved_to(TransactionState.ONGOING, self.producer.unchanged(), now_ms),
@@ -146,7 +148,7 @@ class Transaction:
 
     def ending(
         self, producer: ProducerIdentity, *, commit: bool, client_version: int, now_ms: int
-    ) -> Transaction:
+    ) -> TransactionMetadata:
         """Decided: markers are to be written under the identity given here."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         return replace(
@@ -155,7 +157,7 @@ class Transaction:
             client_version=client_version,
         )
 
-    def ended(self, now_ms: int) -> Transaction:
+    def ended(self, now_ms: int) -> TransactionMetadata:
         """All markers are written."""
         state = (
             TransactionState.COMPLETE_COMMIT
@@ -165,7 +167,7 @@ class Transaction:
         producer = self.producer.ended(self.client_version)
         return replace(self._moved_to(state, producer, now_ms), partitions=frozenset())
 
-    def expired(self) -> Transaction:
+    def expired(self) -> TransactionMetadata:
         """Forgotten: a tombstone takes its record away."""
         return self._moved_to(TransactionState.DEAD, self.producer, self.last_update_ms)
 
@@ -180,7 +182,7 @@ class Transaction:
 
     def _moved_to(
         self, state: TransactionState, producer: ProducerIdentity, now_ms: int
-    ) -> Transaction:
+    ) -> TransactionMetadata:
         assert state in LEGAL_MOVES[self.state], (
             f"{self.transactional_id}: {self.state.name} to {state.name}"
         )

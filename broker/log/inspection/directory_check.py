@@ -1,6 +1,6 @@
 """Log directories as a whole: every partition, and the files that tell of all of them.
 
-Owns `Verification`. Called by: the command line.
+Owns `DirectoryCheck`. Called by: the command line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHECKPOINTS: Mapping[str, str] = {
 }
 
 
-class Verification:
+class DirectoryCheck:
     """A check of log directories.
 
     Args:

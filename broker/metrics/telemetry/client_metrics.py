@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from kraftrio.broker.metrics.telemetry.otlp import PushedPoint, read_metrics
 from kraftrio.broker.metrics.telemetry.subscriptions import (
     ClientIdentity,
-    Subscription,
+    TelemetrySubscription,
     subscription_for,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -48,7 +48,7 @@ class _Client:
     """
 
     identity: ClientIdentity
-    subscription: Subscription
+    subscription: TelemetrySubscription
     asked_ms: float
     pushed_ms: float | None = None
     may_ask_again: bool = False
@@ -84,7 +84,7 @@ class ClientMetrics:
 
     def subscribe(
         self, instance_id: bytes, identity: ClientIdentity, now_ms: float
-    ) -> Subscription:
+    ) -> TelemetrySubscription:
         """Say what a client is to push.
 
         Raises:

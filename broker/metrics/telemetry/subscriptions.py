@@ -31,7 +31,7 @@ class ClientIdentity(NamedTuple):
     client_source_port: str
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     """What a client is asked for."""
 
     subscription_id: int
@@ -41,7 +41,7 @@ class Subscription(NamedTuple):
 
 def subscription_for(
     client: ClientIdentity, resources: Iterable[Mapping[str, str]]
-) -> Subscription:
+) -> TelemetrySubscription:
     """Put together what the resources ask of a client."""
     metrics: set[str] = set()
     intervals: list[int] = []
@@ -54,7 +54,7 @@ def subscription_for(
     interval_ms = min(intervals, default=DEFAULT_INTERVAL_MS)
     text = f"{client.client_instance_id} {interval_ms} {','.join(chosen)}"
     number = zlib.crc32(text.encode())
-    return Subscription(number - (1 << 32 if number >> 31 else 0), chosen, interval_ms)
+    return TelemetrySubscription(number - (1 << 32 if number >> 31 else 0), chosen, interval_ms)
 
 
 def _listed(text: str) -> list[str]:

@@ -28,7 +28,7 @@ _READ_BYTES = 1 << 16
 
 
 @dataclass
-class _Running:
+class _NodeProcess:
     """A node's process with the pipes that it writes to."""
 
     node: PlannedNode
@@ -39,12 +39,12 @@ class _Running:
 
 
 @dataclass
-class _Progress:
+class _NodeStates:
     """Which nodes run, and whether they are being stopped."""
 
     is_stopping: bool = False
     has_failed: bool = False
-    running: dict[int, _Running] = field(default_factory=dict)
+    running: dict[int, _NodeProcess] = field(default_factory=dict)
 
     def stop(self) -> None:
         """Ask every node to stop; asked again they end at once."""
@@ -69,20 +69,20 @@ async def run_cluster(
     Returns:
         the exit status: 1 if a node ended by itself, or badly.
     """
-    progress = _Progress()
+    states = _NodeStates()
     with stop_signals_received() as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_pass_signals_on, signals, progress)
+            nursery.start_soon(_pass_signals_on, signals, states)
             async with trio.open_nursery() as watched:
                 for node in nodes:
                     running = _start(node, options)
-                    progress.running[node.node_id] = running
-                    watched.start_soon(_watch, running, progress, announce, report)
+                    states.running[node.node_id] = running
+                    watched.start_soon(_watch, running, states, announce, report)
             nursery.cancel_scope.cancel()
-    return 1 if progress.has_failed else 0
+    return 1 if states.has_failed else 0
 
 
-def _start(node: PlannedNode, options: Sequence[str]) -> _Running:
+def _start(node: PlannedNode, options: Sequence[str]) -> _NodeProcess:
     """Start a node in a process group of its own, so that Ctrl-C reaches it through us alone."""
     output, output_end = os.pipe()
     errors, errors_end = os.pipe()
@@ -99,7 +99,9 @@ def _start(node: PlannedNode, options: Sequence[str]) -> _Running:
     finally:
         os.close(output_end)
         os.close(errors_end)
-    return _Running(node, process, trio.lowlevel.FdStream(output), trio.lowlevel.FdStream(errors))
+    return _NodeProcess(
+        node, process, trio.lowlevel.FdStream(output), trio.lowlevel.FdStream(errors)
+    )
 
 
 def _end_with_parent() -> None:
@@ -107,17 +109,17 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGTERM)
 
 
-async def _pass_signals_on(signals: AsyncIterator[int], progress: _Progress) -> None:
+async def _pass_signals_on(signals: AsyncIterator[int], states: _NodeStates) -> None:
     earlier: list[int] = []
     async for number in signals:
-        if not progress.is_stopping or is_impatient(earlier, number):
-            progress.stop()
+        if not states.is_stopping or is_impatient(earlier, number):
+            states.stop()
         earlier.append(number)
 
 
 async def _watch(
-    running: _Running,
-    progress: _Progress,
+    running: _NodeProcess,
+    states: _NodeStates,
     announce: Callable[[str], object],
     report: Callable[[str], object],
 ) -> None:
@@ -135,16 +137,16 @@ async def _watch(
             _each_line, running.errors, lambda line: report(f"[{node.node_id}] {line}")
         )
     status = await trio.to_thread.run_sync(running.process.wait)
-    del progress.running[node.node_id]
-    if not progress.is_stopping:
+    del states.running[node.node_id]
+    if not states.is_stopping:
         how = f"signal {-status}" if status < 0 else f"status {status}"
         report(f"kraftrio: node {node.node_id} ended by itself: {how}")
-        progress.has_failed = True
-        if not running.is_ready and progress.running:
+        states.has_failed = True
+        if not running.is_ready and states.running:
             report("kraftrio: stopping the other nodes, since not all could start")
-            progress.stop()
+            states.stop()
     elif status:
-        progress.has_failed = True
+        states.has_failed = True
 
 
 async def _each_line(stream: trio.lowlevel.FdStream, take: Callable[[str], object]) -> None:

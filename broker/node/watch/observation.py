@@ -121,11 +121,11 @@ class Observation:
 
     async def _serve(self, sock: ListeningSocket) -> None:
         # Here: they take a tenth of a second to load, and most nodes do without.
-        from kraftrio.broker.metrics.endpoint import Endpoint
+        from kraftrio.broker.metrics.endpoint import MetricsEndpoint
         from kraftrio.broker.metrics.http_server import HttpServer
 
         environment = self._node.environment
-        endpoint = Endpoint(
+        endpoint = MetricsEndpoint(
             self._node.metrics,
             self._status,
             self._refresh,

@@ -106,7 +106,7 @@ class NoQuota:
         return None
 
 
-class Target(NamedTuple):
+class LeaderAddress(NamedTuple):
     """Where a leader is, and which life of it."""
 
     host: str
@@ -139,7 +139,7 @@ class FollowerContext:
         replica = self.replicas.partition(topic_partition)
         return replica is not None and replica.is_in_sync
 
-    def target(self, leader_id: int) -> Target | None:
+    def target(self, leader_id: int) -> LeaderAddress | None:
         """Where a leader listens for other brokers, by the newest image."""
         broker = self.metadata.image.brokers.get(leader_id)
         if broker is None:
@@ -147,7 +147,7 @@ class FollowerContext:
         endpoint = broker.endpoint(self.config.inter_broker_listener_name)
         if endpoint is None:
             return None
-        return Target(endpoint.host, endpoint.port, broker.broker_epoch)
+        return LeaderAddress(endpoint.host, endpoint.port, broker.broker_epoch)
 
 
 class LeaderFetcher:
@@ -182,7 +182,7 @@ class LeaderFetcher:
             ),
             rng=follower.rng,
         )
-        self._target: Target | None = None  # where the link goes
+        self._target: LeaderAddress | None = None  # where the link goes
         self._sleep = trio.CancelScope()  # until the connection ends, or there is more to ask
 
     # -- what is followed -----------------------------------------------------------------------

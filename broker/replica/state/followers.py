@@ -1,8 +1,8 @@
 """The progress of a leader's followers, as their fetches show it; sans-IO.
 
-Owns: `Followers`, a `Progress` for each other replica of a partition that is led here. Nothing is
-known of a follower until it fetches in this leadership: what it had in an earlier one may have been
-truncated since.
+Owns: `Followers`, a `FollowerProgress` for each other replica of a partition that is led here.
+Nothing is known of a follower until it fetches in this leadership: what it had in an earlier one
+may have been truncated since.
 
 Called by `partition_state`; `waiters` notes the fetches of quiet followers.
 """
@@ -18,7 +18,7 @@ UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
 
 
-class Brokers(Protocol):
+class KnownBrokers(Protocol):
     """What the newest metadata says of the other brokers."""
 
     def live_epoch(self, broker_id: int) -> int:
@@ -30,7 +30,7 @@ class Brokers(Protocol):
         ...
 
 
-class Progress:
+class FollowerProgress:
     """How far one follower has come, by its fetches."""
 
     __slots__ = (
@@ -86,10 +86,10 @@ class Followers:
 
     __slots__ = ("_brokers", "_lag_time_max_ms", "_progress")
 
-    def __init__(self, brokers: Brokers, lag_time_max_ms: float) -> None:
+    def __init__(self, brokers: KnownBrokers, lag_time_max_ms: float) -> None:
         self._brokers = brokers
         self._lag_time_max_ms = lag_time_max_ms
-        self._progress: dict[int, Progress] = {}
+        self._progress: dict[int, FollowerProgress] = {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._progress)
@@ -97,7 +97,7 @@ class Followers:
     def __contains__(self, replica_id: int) -> bool:
         return replica_id in self._progress
 
-    def get(self, replica_id: int) -> Progress | None:
+    def get(self, replica_id: int) -> FollowerProgress | None:
         """What is known of a follower; None: it is not a replica."""
         return self._progress.get(replica_id)
 
@@ -105,7 +105,7 @@ class Followers:
 
     def begin(self, replica_ids: Iterable[int], isr: Collection[int], now_ms: float) -> None:
         """A leadership begins; the members of the ISR are given time to fetch."""
-        self._progress = {replica_id: Progress() for replica_id in replica_ids}
+        self._progress = {replica_id: FollowerProgress() for replica_id in replica_ids}
         for replica_id, progress in self._progress.items():
             if replica_id in isr:
                 progress.last_caught_up_ms = now_ms
@@ -114,7 +114,7 @@ class Followers:
         """Replicas were added or removed; the leadership goes on."""
         known = self._progress
         self._progress = {
-            replica_id: known.get(replica_id) or Progress() for replica_id in replica_ids
+            replica_id: known.get(replica_id) or FollowerProgress() for replica_id in replica_ids
         }
 
     def clear(self) -> None:

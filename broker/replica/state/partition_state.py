@@ -38,7 +38,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kraftrio.broker.replica.state.followers import UNKNOWN_OFFSET, Brokers, Followers, Progress
+from kraftrio.broker.replica.state.followers import (
+    UNKNOWN_OFFSET,
+    FollowerProgress,
+    Followers,
+    KnownBrokers,
+)
 from kraftrio.broker.replica.state.isr import Isr, IsrAnswer, IsrMember, IsrProposal
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.wire.errors import ErrorCode
@@ -126,7 +131,7 @@ class PartitionState:
         self,
         broker_id: int,
         high_watermark: int,
-        brokers: Brokers,
+        brokers: KnownBrokers,
         *,
         min_insync_replicas: int = 1,
         lag_time_max_ms: float = 30_000,
@@ -237,7 +242,7 @@ class PartitionState:
         """
         return self.high_watermark < self.epoch_start_offset
 
-    def progress(self, replica_id: int) -> Progress | None:
+    def progress(self, replica_id: int) -> FollowerProgress | None:
         """How far a follower is, as its leader knows."""
         return self.followers.get(replica_id)
 

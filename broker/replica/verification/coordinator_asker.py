@@ -17,7 +17,7 @@ from functools import partial
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.ports import BrokerRequests
-from kraftrio.broker.replica.verification.questions import Batch, Question, Questions
+from kraftrio.broker.replica.verification.questions import Question, QuestionBatch, Questions
 from kraftrio.net.connection import ConnectionLost
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.transactions import AddPartitionsToTxnResponse
@@ -53,7 +53,7 @@ class CoordinatorAsker:
         if broker_id is None:
             question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        batch = Batch({question.transactional_id: [question]})
+        batch = QuestionBatch({question.transactional_id: [question]})
         if broker_id == self._brokers.broker_id:
             self._send(broker_id, batch).when_done(partial(self._settle, broker_id, batch))
             return
@@ -64,11 +64,11 @@ class CoordinatorAsker:
         self._waiting[broker_id] = Questions()
         self._send(broker_id, batch).when_done(partial(self._on_answer, broker_id, batch))
 
-    def _send(self, broker_id: int, batch: Batch) -> Deferred[AddPartitionsToTxnResponse]:
+    def _send(self, broker_id: int, batch: QuestionBatch) -> Deferred[AddPartitionsToTxnResponse]:
         return self._brokers.send(broker_id, batch.request(), timeout_ms=self._timeout_ms)
 
     def _on_answer(
-        self, broker_id: int, batch: Batch, done: Deferred[AddPartitionsToTxnResponse]
+        self, broker_id: int, batch: QuestionBatch, done: Deferred[AddPartitionsToTxnResponse]
     ) -> None:
         following = self._waiting[broker_id].take()
         if following is None:
@@ -79,7 +79,7 @@ class CoordinatorAsker:
             sent.when_done(partial(self._on_answer, broker_id, following))
 
     def _settle(
-        self, broker_id: int, batch: Batch, done: Deferred[AddPartitionsToTxnResponse]
+        self, broker_id: int, batch: QuestionBatch, done: Deferred[AddPartitionsToTxnResponse]
     ) -> None:
         error = done.error
         if error is None:

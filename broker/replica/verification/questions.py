@@ -58,7 +58,7 @@ class Question:
         )
 
 
-class Batch:
+class QuestionBatch:
     """The questions of one request."""
 
     __slots__ = ("_asked",)
@@ -117,7 +117,7 @@ class Questions:
     def add(self, question: Question) -> None:
         self._waiting.append(question)
 
-    def take(self) -> Batch | None:
+    def take(self) -> QuestionBatch | None:
         """The next request: of each transactional id what can be asked at once."""
         newest: dict[tuple[str, int], int] = {}
         for question in self._waiting:
@@ -139,7 +139,7 @@ class Questions:
         self._waiting = later
         for question in fenced:
             question.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
-        return Batch(asked) if asked else None
+        return QuestionBatch(asked) if asked else None
 
 
 def _transaction(questions: Sequence[Question]) -> AddPartitionsToTxnTransaction:

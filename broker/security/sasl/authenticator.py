@@ -26,7 +26,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kraftrio.broker.security.principal import KafkaPrincipal
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed, ServerExchange
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed, ServerExchange
 from kraftrio.broker.security.sasl.settings import ListenerSasl
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
@@ -85,7 +85,7 @@ class Authenticator:
         self._mechanism: str | None = None
         self._exchange: ServerExchange | None = None
         self._refused_mechanism: str | None = None  # a login again by another one
-        self._login: Login | None = None
+        self._login: AuthenticatedUser | None = None
         self._began_ms: float | None = None
         self._expires_at_ms: float | None = None
 
@@ -198,7 +198,7 @@ class Authenticator:
             self._log_in(exchange.login)
         return challenge
 
-    def _log_in(self, login: Login) -> None:
+    def _log_in(self, login: AuthenticatedUser) -> None:
         before = self._login
         if before is not None and (before.user, before.is_by_token) != (
             login.user,

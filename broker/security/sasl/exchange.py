@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 
-class Login(NamedTuple):
+class AuthenticatedUser(NamedTuple):
     """Who a client has shown to be.
 
     Attributes:
@@ -41,7 +41,7 @@ class ServerExchange(Protocol):
     """One login by one mechanism."""
 
     @property
-    def login(self) -> Login | None:
+    def login(self) -> AuthenticatedUser | None:
         """Who the client is; None: not known yet."""
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:

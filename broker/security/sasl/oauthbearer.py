@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.sasl.oauthbearer import (
     ERROR_TAKEN,
@@ -61,7 +61,7 @@ class BearerExchange:
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._refusal: tuple[str, str] | None = None
-        self.login: Login | None = None
+        self.login: AuthenticatedUser | None = None
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         """Check the token."""
@@ -91,5 +91,5 @@ class BearerExchange:
                 f" ({token.user})",
                 token.user,
             )
-        self.login = Login(token.user, token.expires_at_ms)
+        self.login = AuthenticatedUser(token.user, token.expires_at_ms)
         return b""

@@ -10,7 +10,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from kraftrio.broker.security.sasl.exchange import OTHER_AUTHORIZATION_ID, Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import (
+    OTHER_AUTHORIZATION_ID,
+    AuthenticatedUser,
+    LoginFailed,
+)
 from kraftrio.wire.sasl.plain import parse_plain
 
 _USER_PREFIX = "user_"
@@ -31,7 +35,7 @@ class PlainExchange:
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
-        self.login: Login | None = None
+        self.login: AuthenticatedUser | None = None
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         """Check the password."""
@@ -46,5 +50,5 @@ class PlainExchange:
             raise LoginFailed(
                 "the user wants to act for another", OTHER_AUTHORIZATION_ID, message.user
             )
-        self.login = Login(message.user)
+        self.login = AuthenticatedUser(message.user)
         return b""

@@ -16,7 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from kraftrio.broker.security.sasl.exchange import OTHER_AUTHORIZATION_ID, Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import (
+    OTHER_AUTHORIZATION_ID,
+    AuthenticatedUser,
+    LoginFailed,
+)
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.sasl.scram import (
     ClientFirst,
@@ -63,7 +67,7 @@ class _Begun(NamedTuple):
     first: ClientFirst
     answer: ServerFirst
     credential: ScramCredential
-    login: Login
+    login: AuthenticatedUser
 
 
 class ScramExchange:
@@ -83,7 +87,7 @@ class ScramExchange:
         self._credentials = credentials
         self._new_nonce = new_nonce
         self._begun: _Begun | None = None
-        self.login: Login | None = None
+        self.login: AuthenticatedUser | None = None
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         """Take the client's first message, then its final one."""
@@ -106,16 +110,18 @@ class ScramExchange:
         self._begun = _Begun(first, answer, credential, login)
         return answer.text.encode()
 
-    def _find(self, first: ClientFirst, now_ms: int) -> tuple[Login, ScramCredential]:
+    def _find(self, first: ClientFirst, now_ms: int) -> tuple[AuthenticatedUser, ScramCredential]:
         if first.is_token:
             token = self._credentials.token(self._mechanism, first.user, now_ms)
             if token is None:
                 raise LoginFailed("no such delegation token", user=first.user)
-            return Login(token.owner, token.expires_at_ms, is_by_token=True), token.credential
+            return AuthenticatedUser(
+                token.owner, token.expires_at_ms, is_by_token=True
+            ), token.credential
         credential = self._credentials.credential(self._mechanism, first.user)
         if credential is None:
             raise LoginFailed("the user has no credential of this mechanism", user=first.user)
-        return Login(first.user), credential
+        return AuthenticatedUser(first.user), credential
 
     def _finish(self, begun: _Begun, response: bytes, now_ms: int) -> bytes:
         final = parse_client_final(response)

@@ -26,7 +26,7 @@ from kraftrio.broker.security.quotas.client_quota import Permit
 from kraftrio.broker.security.quotas.client_quotas import ClientQuotas
 from kraftrio.broker.server.context import ClientInfo, Handler, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.wire.protocol.api import ApiKey
 
 _PERCENT_A_MS: Final = 0.1  # a second of the loop's time is all of it
@@ -184,10 +184,10 @@ class Throttle:
         return self.quotas.consumer.try_to_use(*sender_of(context)[:2], size_bytes, now_ms)
 
 
-def sender_of(context: RequestContext) -> Sender:
+def sender_of(context: RequestContext) -> RequestSender:
     """Return whom quotas know as the sender of a request."""
     client = context.client
-    return Sender(client.principal.name, context.client_id or "", client.host)
+    return RequestSender(client.principal.name, context.client_id or "", client.host)
 
 
 def is_of_a_node(request: Any, context: RequestContext) -> bool:

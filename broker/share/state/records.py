@@ -43,7 +43,7 @@ Batch: TypeAlias = tuple[int, int]
 """The first and last offset of what was acquired at once."""
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """What an acquired run becomes once that is written."""
 
     state: RecordState
@@ -86,7 +86,7 @@ class Run:
         self.batch = batch
         self.member_id = ""
         self.locked_until_ms = 0.0
-        self.change: Change | None = None
+        self.change: StateChange | None = None
         self.is_unwritten = False
         self.write_id = 0
 

@@ -34,7 +34,7 @@ from kraftrio.broker.share.state.acknowledgement import (
     check_acknowledgement,
 )
 from kraftrio.broker.share.state.acquisition import Acquisition, Demand, FetchedBatches
-from kraftrio.broker.share.state.records import Change, InFlight, RecordState, Run
+from kraftrio.broker.share.state.records import InFlight, RecordState, Run, StateChange
 from kraftrio.broker.share_state import ShareStateBatch
 
 _NOWHERE: Final = 2**63
@@ -366,7 +366,7 @@ class SharePartition:
         """Let a run change with the next write."""
         if state is RecordState.AVAILABLE and delivery_count >= limits.delivery_count:
             state = RecordState.ARCHIVED
-        run.change = Change(state, delivery_count)
+        run.change = StateChange(state, delivery_count)
         self._mark_unwritten(run)
 
     # -- locks ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from kraftrio.clients.cli.output import Row
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 
 
-class Trouble(Enum):
+class ProblemKind(Enum):
     """What is the matter with a partition; the worst first."""
 
     NO_LEADER = "no leader"
@@ -23,14 +23,16 @@ class Trouble(Enum):
     OTHER_LEADER = "not the preferred leader"
 
 
-_SERIOUS = frozenset({Trouble.NO_LEADER, Trouble.UNDER_MIN_ISR, Trouble.UNDER_REPLICATED})
+_SERIOUS = frozenset(
+    {ProblemKind.NO_LEADER, ProblemKind.UNDER_MIN_ISR, ProblemKind.UNDER_REPLICATED}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A partition that is in trouble."""
 
-    trouble: Trouble
+    trouble: ProblemKind
     topic: str
     partition: PartitionMetadata
     min_isr: int
@@ -74,24 +76,24 @@ def check_partitions(
         for partition in topic.partitions.values()
         for trouble in _troubles(partition, min_isr.get(name, 1))
     ]
-    order = list(Trouble)
+    order = list(ProblemKind)
     return sorted(problems, key=lambda problem: order.index(problem.trouble))
 
 
-def _troubles(partition: PartitionMetadata, min_isr: int) -> list[Trouble]:
+def _troubles(partition: PartitionMetadata, min_isr: int) -> list[ProblemKind]:
     isr, replicas = len(partition.isr), len(partition.replicas)
     found = []
     if partition.leader_id < 0:
-        found.append(Trouble.NO_LEADER)
+        found.append(ProblemKind.NO_LEADER)
     if isr < min_isr:
-        found.append(Trouble.UNDER_MIN_ISR)
+        found.append(ProblemKind.UNDER_MIN_ISR)
     if isr < replicas:
-        found.append(Trouble.UNDER_REPLICATED)
+        found.append(ProblemKind.UNDER_REPLICATED)
         # All replicas in sync is as good as it gets, however many are demanded.
         if isr == min_isr:
-            found.append(Trouble.AT_MIN_ISR)
+            found.append(ProblemKind.AT_MIN_ISR)
     if partition.leader_id >= 0 and partition.replicas and not _is_preferred(partition):
-        found.append(Trouble.OTHER_LEADER)
+        found.append(ProblemKind.OTHER_LEADER)
     return found
 
 

@@ -6,7 +6,7 @@ import click
 
 from kraftrio.clients.cli.doctor.examination import examine
 from kraftrio.clients.cli.doctor.machine import examine_machine
-from kraftrio.clients.cli.doctor.symptoms import Finding, Status
+from kraftrio.clients.cli.doctor.symptoms import Status, StepFinding
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.output import Output, printable
 from kraftrio.clients.cli.session import Session, cluster_command
@@ -31,7 +31,7 @@ async def doctor(session: Session, data: str | None) -> None:
         raise CommandError(f"{problems} problem{'s' if problems > 1 else ''} found")
 
 
-def _show(output: Output, finding: Finding) -> None:
+def _show(output: Output, finding: StepFinding) -> None:
     if output.as_json:
         output.object(finding.row)
     else:

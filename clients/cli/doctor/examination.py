@@ -20,7 +20,7 @@ from kraftrio.clients.cli.cluster.health import Problem, check_partitions
 from kraftrio.clients.cli.doctor.probe import identify, look_up, reach
 from kraftrio.clients.cli.doctor.symptoms import (
     Cause,
-    Finding,
+    StepFinding,
     cause_of_handshake,
     cause_of_login,
     ok,
@@ -42,7 +42,7 @@ _USE_TIMEOUT_MS = 6_000
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-async def examine(session: Session) -> AsyncIterator[Finding]:
+async def examine(session: Session) -> AsyncIterator[StepFinding]:
     """Yield what each step finds."""
     addresses = parse_bootstrap_servers(session.target.servers)
     used: tuple[tuple[str, int], ClusterDescription] | None = None
@@ -64,7 +64,7 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
 
 async def _examine_address(
     session: Session, host: str, port: int
-) -> AsyncIterator[tuple[Finding, ClusterDescription | None]]:
+) -> AsyncIterator[tuple[StepFinding, ClusterDescription | None]]:
     """Yield what is found on the way to an address, and the cluster behind it once it is used."""
     subject = f"{host}:{port}"
     addresses = await look_up(host, port)
@@ -129,7 +129,7 @@ async def _why(error: KafkaClientError, host: str, port: int, config: AdminConfi
 
 async def _examine_advertised(
     session: Session, bootstrap_host: str, cluster: ClusterDescription
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[StepFinding]:
     """Yield whether the addresses that the brokers give can be used from here."""
     for node in cluster.nodes:
         subject = f"broker {node.node_id} at {node.host}:{node.port}"
@@ -165,7 +165,7 @@ async def _reach_advertised(session: Session, host: str, port: int) -> ClusterDe
     return used
 
 
-async def _examine_cluster(session: Session, subject: str) -> AsyncIterator[Finding]:
+async def _examine_cluster(session: Session, subject: str) -> AsyncIterator[StepFinding]:
     """Yield whether partitions have leaders, and what time the cluster has."""
     try:
         async with Admin(subject, **session.settings(AdminConfig)) as admin:
@@ -187,7 +187,7 @@ async def _examine_cluster(session: Session, subject: str) -> AsyncIterator[Find
             yield skew_finding(name, at_ms - (asked_ms + half_ms))
 
 
-def _leaders(count: int, problems: Sequence[Problem]) -> Finding:
+def _leaders(count: int, problems: Sequence[Problem]) -> StepFinding:
     serious = [each for each in problems if each.is_serious]
     if not serious:
         return ok("leaders", f"{count} topics", "every partition has a leader and its replicas")
@@ -199,5 +199,5 @@ def _leaders(count: int, problems: Sequence[Problem]) -> Finding:
     return problem("leaders", f"{count} topics", found, remedy)
 
 
-def _problem(cause: Cause, subject: str) -> Finding:
+def _problem(cause: Cause, subject: str) -> StepFinding:
     return problem(cause.check, subject, cause.found, cause.remedy)

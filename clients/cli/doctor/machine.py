@@ -10,7 +10,7 @@ import resource
 import shutil
 from collections.abc import Iterator
 
-from kraftrio.clients.cli.doctor.symptoms import Finding, ok, problem, warning
+from kraftrio.clients.cli.doctor.symptoms import StepFinding, ok, problem, warning
 from kraftrio.clients.cli.output import size_text
 
 _FEW_FILES = 1_024
@@ -19,14 +19,14 @@ _LITTLE_SPACE = 1 << 30
 _NO_SPACE = 64 << 20
 
 
-def examine_machine(directory: str | None) -> Iterator[Finding]:
+def examine_machine(directory: str | None) -> Iterator[StepFinding]:
     """Yield what there is of open files, and of space in a directory of data."""
     yield _files()
     where = directory or ("kraftrio-data" if os.path.isdir("kraftrio-data") else ".")
     yield _space(where)
 
 
-def _files() -> Finding:
+def _files() -> StepFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{soft} open files are allowed to a process"
     remedy = f"raise it: ulimit -n {min(hard, 65_536) if hard > 0 else 65_536}, or LimitNOFILE="
@@ -37,7 +37,7 @@ def _files() -> Finding:
     return ok("files", "this machine", found)
 
 
-def _space(directory: str) -> Finding:
+def _space(directory: str) -> StepFinding:
     try:
         usage = shutil.disk_usage(directory)
     except OSError as error:

@@ -1,6 +1,6 @@
 """What a failure on the way to a broker means, and what to do about it.
 
-Owns `Finding` and the tables of causes, which go by words of the sentences that systems and TLS
+Owns `StepFinding` and the tables of causes, which go by words of the sentences that systems and TLS
 libraries say. Pure. Called by: `examination`.
 """
 
@@ -20,7 +20,7 @@ class Status(Enum):
     PROBLEM = "problem"
 
 
-class Finding(NamedTuple):
+class StepFinding(NamedTuple):
     """What one step found.
 
     Attributes:
@@ -42,19 +42,19 @@ class Finding(NamedTuple):
         return {**self._asdict(), "status": self.status.value}
 
 
-def ok(check: str, subject: str, found: str) -> Finding:
+def ok(check: str, subject: str, found: str) -> StepFinding:
     """All is well."""
-    return Finding(check, subject, Status.OK, found)
+    return StepFinding(check, subject, Status.OK, found)
 
 
-def warning(check: str, subject: str, found: str, remedy: str) -> Finding:
+def warning(check: str, subject: str, found: str, remedy: str) -> StepFinding:
     """It works, but may not for long."""
-    return Finding(check, subject, Status.WARNING, found, remedy)
+    return StepFinding(check, subject, Status.WARNING, found, remedy)
 
 
-def problem(check: str, subject: str, found: str, remedy: str) -> Finding:
+def problem(check: str, subject: str, found: str, remedy: str) -> StepFinding:
     """It does not work."""
-    return Finding(check, subject, Status.PROBLEM, found, remedy)
+    return StepFinding(check, subject, Status.PROBLEM, found, remedy)
 
 
 class Cause(NamedTuple):
@@ -174,7 +174,7 @@ def cause_by_answer(answer: bytes, speaks_tls: bool, uses_tls: bool) -> Cause | 
     return None
 
 
-def skew_finding(subject: str, skew_ms: int) -> Finding:
+def skew_finding(subject: str, skew_ms: int) -> StepFinding:
     """Return what the difference of two clocks means."""
     seconds = abs(skew_ms) / 1000
     if seconds < 5:

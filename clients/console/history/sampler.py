@@ -51,7 +51,7 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSample:
     """A cluster at one moment.
 
     Attributes:
@@ -103,7 +103,7 @@ class Sampler:
         self._least_isrs: dict[str, int] = {}
         self._groups: dict[str, GroupLag] = {}
         self._looks = 0
-        self._latest: Snapshot | KafkaClientError | None = None
+        self._latest: ClusterSample | KafkaClientError | None = None
         self._has_looked = trio.Event()
         self.records: dict[str, Series] = {}
         self.sizes: dict[str, Series] = {}
@@ -111,7 +111,7 @@ class Sampler:
         self.total = Series()
         self._ends: dict[TopicPartition, int] = {}
 
-    async def latest(self) -> Snapshot:
+    async def latest(self) -> ClusterSample:
         """Return what was seen last; waits for the first look.
 
         Raises:
@@ -136,7 +136,7 @@ class Sampler:
             self._has_looked.set()
             await trio.sleep(pause_s)
 
-    async def _look(self) -> Snapshot:
+    async def _look(self) -> ClusterSample:
         admin = self._admin
         cluster = await admin.describe_cluster()
         topics = await all_topics(admin)
@@ -156,7 +156,7 @@ class Sampler:
         directories = {each: found[each] for each in brokers if each not in found.errors}
         with suppress(NetworkError, TimedOutError):  # a broker is away: rule 3
             self._groups = await self._look_at_groups(ends)
-        snapshot = Snapshot(
+        snapshot = ClusterSample(
             self._now_ms(),
             cluster,
             topics,
@@ -200,7 +200,7 @@ class Sampler:
             if offset is not None and item in ends
         )
 
-    def _note(self, snapshot: Snapshot) -> None:
+    def _note(self, snapshot: ClusterSample) -> None:
         """Add to the figures over time; forget those of what is gone."""
         at_ms = snapshot.at_ms
         for series, names in (

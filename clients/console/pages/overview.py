@@ -14,7 +14,7 @@ from kraftrio.clients.cli.cluster.health import check_partitions
 from kraftrio.clients.cli.cluster.standing import broker_rows, quorum_rows
 from kraftrio.clients.console.console import Console
 from kraftrio.clients.console.history.charts import MAX_POINTS, make_chart
-from kraftrio.clients.console.history.sampler import Snapshot
+from kraftrio.clients.console.history.sampler import ClusterSample
 from kraftrio.clients.console.pages.view import mark_begin, page
 
 _MAX_PROBLEMS = 50
@@ -50,7 +50,7 @@ async def quorum(console: Console, request: Request) -> Response:
     return page(console, "quorum.html", "Quorum", area="quorum", quorum=found, rows=rows)
 
 
-def _brokers(seen: Snapshot) -> list[dict[str, Any]]:
+def _brokers(seen: ClusterSample) -> list[dict[str, Any]]:
     rows = []
     for row in broker_rows(seen.cluster, seen.topics):
         directories = seen.directories.get(row["broker"], {}).values()

@@ -140,7 +140,7 @@ class SearchStream(Response):
                 shown = [reading.shown_record(each, self._query.form) for each in some]
                 await tell("found", self._row.render(records=shown, link=link, form=""))
 
-        async def on_progress(progress: reading.Progress) -> None:
+        async def on_progress(progress: reading.SearchProgress) -> None:
             await tell("progress", asdict(progress))
 
         console = self._console

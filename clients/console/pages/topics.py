@@ -13,7 +13,7 @@ from starlette.responses import Response
 from kraftrio.clients.admin.types import ConfigResource, ConfigResourceType, OffsetSpec
 from kraftrio.clients.console.console import Console
 from kraftrio.clients.console.history.charts import MAX_POINTS, SPARK_POINTS, make_chart
-from kraftrio.clients.console.history.sampler import Snapshot
+from kraftrio.clients.console.history.sampler import ClusterSample
 from kraftrio.clients.console.history.series import Series
 from kraftrio.clients.console.pages.configs import setting_rows
 from kraftrio.clients.console.pages.view import mark_begin, page, piece_of
@@ -45,7 +45,7 @@ async def topics(console: Console, request: Request) -> Response:
     )
 
 
-def _row(console: Console, seen: Snapshot, topic: TopicMetadata) -> dict[str, Any]:
+def _row(console: Console, seen: ClusterSample, topic: TopicMetadata) -> dict[str, Any]:
     partitions = topic.partitions.values()
     series = console.sampler.records.get(topic.name, Series())
     sizes = console.sampler.sizes.get(topic.name, Series())

@@ -1,6 +1,6 @@
 """What somebody wants to see of a topic's records: where to begin, which ones, and how many.
 
-Owns `Query`, made from a page's fields by `read_query`, and `Wanted`, the test of a record.
+Owns `Query`, made from a page's fields by `read_query`, and `RecordFilter`, the test of a record.
 
 Pure. Called by: the pages of records, and `reading`.
 """
@@ -36,7 +36,7 @@ class QueryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """Which records are wanted: those that pass each test that is not None.
 
     Attributes:
@@ -75,7 +75,7 @@ class Wanted:
         )
 
 
-EVERYTHING: Final = Wanted()
+EVERYTHING: Final = RecordFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Query:
     offset: int | None
     at_ms: int | None
     until_ms: int | None
-    wanted: Wanted
+    wanted: RecordFilter
     limit: int
     form: Form
 
@@ -120,7 +120,7 @@ def read_query(fields: Mapping[str, str], now_ms: int) -> Query:
         _number(fields, "at", None, 0, 1 << 62) if begin is Begin.OFFSET else None,
         _moment(at, now_ms) if begin is Begin.TIME else None,
         _moment(until, now_ms) if (until := fields.get("until", "").strip()) else None,
-        Wanted(_content(key) if key else None, _content(part) if part else None),
+        RecordFilter(_content(key) if key else None, _content(part) if part else None),
         _number(fields, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT) or DEFAULT_LIMIT,
         _choice(Form, fields, "form", Form.AUTO),
     )

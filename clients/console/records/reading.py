@@ -29,7 +29,7 @@ from typing import Final
 import trio
 
 from kraftrio.clients.cli.times import moment_text
-from kraftrio.clients.console.records.query import EVERYTHING, Begin, Query, Wanted
+from kraftrio.clients.console.records.query import EVERYTHING, Begin, Query, RecordFilter
 from kraftrio.clients.console.records.shown import Form, Shown, show
 from kraftrio.clients.console.records.windows import Window, plan_rounds
 from kraftrio.clients.console.settings import ConsoleSettings
@@ -75,7 +75,7 @@ class Browsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """How far a search is, in offsets."""
 
     seen: int
@@ -84,7 +84,7 @@ class Progress:
     elapsed_s: float
 
 
-class Reading:
+class RecordReader:
     """Reads parts of partitions with a consumer of its own.
 
     Attributes:
@@ -97,7 +97,7 @@ class Reading:
         self.seen = 0
 
     async def records(
-        self, windows: Sequence[Window], wanted: Wanted = EVERYTHING
+        self, windows: Sequence[Window], wanted: RecordFilter = EVERYTHING
     ) -> AsyncGenerator[list[ConsumerRecord], None]:
         """Yield the records that are wanted of parts of different partitions, step by step.
 
@@ -148,7 +148,7 @@ class Reading:
 
 
 @asynccontextmanager
-async def open_reading(settings: ConsoleSettings) -> AsyncIterator[Reading]:
+async def open_reading(settings: ConsoleSettings) -> AsyncIterator[RecordReader]:
     """Open a consumer for one page or search."""
     ours = {
         "group_id": None,
@@ -161,7 +161,7 @@ async def open_reading(settings: ConsoleSettings) -> AsyncIterator[Reading]:
     }
     chosen = settings.client(ConsumerConfig) | ours
     async with Consumer(settings.target.servers, network=settings.network, **chosen) as consumer:
-        yield Reading(consumer, settings.timeout_s)
+        yield RecordReader(consumer, settings.timeout_s)
 
 
 async def browse(settings: ConsoleSettings, query: Query, spans: Spans) -> Browsed:
@@ -210,8 +210,8 @@ async def search(
     query: Query,
     spans: Spans,
     on_found: Callable[[list[ConsumerRecord]], Awaitable[None]],
-    on_progress: Callable[[Progress], Awaitable[None]],
-) -> Progress:
+    on_progress: Callable[[SearchProgress], Awaitable[None]],
+) -> SearchProgress:
     """Find the records that pass the query's tests, up to its limit; return how far it came.
 
     Args:
@@ -227,8 +227,8 @@ async def search(
     found = 0
     async with open_reading(settings) as reading:
 
-        def progress() -> Progress:
-            return Progress(reading.seen, total, found, trio.current_time() - began_at)
+        def progress() -> SearchProgress:
+            return SearchProgress(reading.seen, total, found, trio.current_time() - began_at)
 
         for windows in plan_rounds(begins, ends, _SEARCH_WINDOW, newest_first=newest_first):
             last: deque[ConsumerRecord] = deque(maxlen=query.limit - found)

@@ -22,8 +22,8 @@ from kraftrio.wire.messages.groups import (
 
 
 @dataclass(slots=True)
-class _Told:
-    """What the coordinator was told last; None: nothing, or it may not have heard it."""
+class _LastSent:
+    """What was sent last; None: nothing, or the coordinator may not have heard it."""
 
     topics: frozenset[str] | None = None
     pattern: str | None = None
@@ -46,7 +46,7 @@ class ConsumerHeartbeats:
     server_assignor: str | None
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
-    _told: _Told = field(default_factory=_Told)
+    _last_sent: _LastSent = field(default_factory=_LastSent)
 
     @classmethod
     def of(cls, group_id: str, config: ConsumerConfig) -> ConsumerHeartbeats:
@@ -67,34 +67,34 @@ class ConsumerHeartbeats:
     def make(
         self, member_id: str, member_epoch: int, owned: Assignment | None
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat; with epoch 0, and after `forget`, it tells everything.
+        """Return the next heartbeat; with epoch 0, and after `forget`, it has every field.
 
         One that does is answered with the assignment, also if that has not changed.
         """
-        told = self._told
-        tells_all = member_epoch == JOIN_EPOCH or told.topics is None
+        sent = self._last_sent
+        sends_all = member_epoch == JOIN_EPOCH or sent.topics is None
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=member_id,
             member_epoch=member_epoch,
             instance_id=self.instance_id,
         )
-        if tells_all:
+        if sends_all:
             request.rack_id = self.rack_id
             request.rebalance_timeout_ms = self.rebalance_timeout_ms
             request.server_assignor = self.server_assignor
-        if tells_all or told.topics != self.topics:
+        if sends_all or sent.topics != self.topics:
             request.subscribed_topic_names = sorted(self.topics)
-        if self.pattern != told.pattern or (tells_all and self.pattern is not None):
+        if self.pattern != sent.pattern or (sends_all and self.pattern is not None):
             request.subscribed_topic_regex = self.pattern or ""  # empty: none any more
-        if tells_all or (owned is not None and owned != told.owned):
+        if sends_all or (owned is not None and owned != sent.owned):
             request.topic_partitions = [
                 ConsumerGroupHeartbeatTopicPartitions(
                     topic_id=topic_id, partitions=sorted(partitions)
                 )
                 for topic_id, partitions in (owned or {}).items()
             ]
-        self._told = _Told(self.topics, self.pattern, owned)
+        self._last_sent = _LastSent(self.topics, self.pattern, owned)
         return request
 
     def leave(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
@@ -107,5 +107,5 @@ class ConsumerHeartbeats:
         )
 
     def forget(self) -> None:
-        """Tell everything again: nobody knows what the coordinator has heard."""
-        self._told = _Told()
+        """Send every field again: nobody knows what the coordinator has heard."""
+        self._last_sent = _LastSent()

@@ -24,7 +24,7 @@ _BOTTOM: Final = 34
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class DataPoint:
     """One value with its place on the axis and what is said about it."""
 
     label: str
@@ -53,7 +53,9 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def upright_bars(points: Sequence[Point], x_title: str, every: int = 1, css: str = "bar") -> str:
+def upright_bars(
+    points: Sequence[DataPoint], x_title: str, every: int = 1, css: str = "bar"
+) -> str:
     """Return bars over an axis, of which each `every`th has its label."""
     ticks = nice_ticks(max((point.value for point in points), default=0))
     step = (WIDTH - _LEFT - _RIGHT) / max(1, len(points))
@@ -72,7 +74,7 @@ def upright_bars(points: Sequence[Point], x_title: str, every: int = 1, css: str
     return _svg(_TOP + _PLOT_HEIGHT + _BOTTOM, parts)
 
 
-def lying_bars(points: Sequence[Point], unit: str) -> str:
+def lying_bars(points: Sequence[DataPoint], unit: str) -> str:
     """Return bars below each other, each with its label above and its value behind."""
     highest = max((point.value for point in points), default=0) or 1.0
     row, room = 34, WIDTH - 60
@@ -89,7 +91,7 @@ def lying_bars(points: Sequence[Point], unit: str) -> str:
     return _svg(len(points) * row + 4, parts)
 
 
-def line(points: Sequence[Point], x_title: str) -> str:
+def line(points: Sequence[DataPoint], x_title: str) -> str:
     """Return a line through points that are evenly apart, labelled at both ends."""
     ticks = nice_ticks(max((point.value for point in points), default=0))
     step = (WIDTH - _LEFT - _RIGHT) / max(1, len(points) - 1)
@@ -129,7 +131,7 @@ def _grid(ticks: Sequence[float]) -> list[str]:
     return parts
 
 
-def _told(point: Point) -> str:
+def _told(point: DataPoint) -> str:
     reported = f"{point.label}: {point.value:,.1f}"
     return escape(f"{reported} ({point.note})" if point.note else reported)
 

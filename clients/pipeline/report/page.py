@@ -14,7 +14,7 @@ from html import escape
 from typing import Final
 
 from kraftrio.clients.pipeline.batches import MicroBatch
-from kraftrio.clients.pipeline.report.charts import Point, line, lying_bars, upright_bars
+from kraftrio.clients.pipeline.report.charts import DataPoint, line, lying_bars, upright_bars
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +171,23 @@ def _many(shares: Sequence[Share]) -> list[Share]:
 
 
 def _upright(title: str, unit: str, shares: Sequence[Share], every: int, axis: str = "hour") -> str:
-    points = [Point(share.label, share.delay_mean or 0.0, _note(share)) for share in _many(shares)]
+    points = [
+        DataPoint(share.label, share.delay_mean or 0.0, _note(share)) for share in _many(shares)
+    ]
     return _figure(title, unit, upright_bars(points, axis, every), _table(axis, shares))
 
 
 def _cancelled(
     title: str, unit: str, shares: Sequence[Share], every: int, axis: str = "hour"
 ) -> str:
-    points = [Point(share.label, share.cancelled_percent, _note(share)) for share in _many(shares)]
+    points = [
+        DataPoint(share.label, share.cancelled_percent, _note(share)) for share in _many(shares)
+    ]
     return _figure(title, unit, upright_bars(points, axis, every, "bad"), "")
 
 
 def _carriers(shares: Sequence[Share]) -> str:
-    points = [Point(share.label, share.delay_mean or 0.0, _note(share)) for share in shares]
+    points = [DataPoint(share.label, share.delay_mean or 0.0, _note(share)) for share in shares]
     return _figure(
         "Mean delay by airline",
         "minutes",
@@ -199,10 +203,10 @@ def _run(findings: Findings) -> list[str]:
     if not batches:
         return []
     rates = [
-        Point(str(batch.batch), batch.records_per_s, f"{batch.records:,} records")
+        DataPoint(str(batch.batch), batch.records_per_s, f"{batch.records:,} records")
         for batch in batches
     ]
-    lags = [Point(str(batch.batch), float(batch.lag)) for batch in batches]
+    lags = [DataPoint(str(batch.batch), float(batch.lag)) for batch in batches]
     every = max(1, len(batches) // 10)
     seconds = sum(batch.seconds for batch in batches)
     records = sum(batch.records for batch in batches)

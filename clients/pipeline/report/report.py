@@ -23,7 +23,7 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.pipeline import topics
 from kraftrio.clients.pipeline.batches import read_batches
-from kraftrio.clients.pipeline.brokers import Brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.failures import PipelineError, explain, is_expected, kinds
 from kraftrio.clients.pipeline.folders import PROGRESS_NAME
 from kraftrio.clients.pipeline.report.page import Findings, Share, render
@@ -43,7 +43,7 @@ _POLL_MS: Final = 1_000
 class ReportOptions:
     """The options of the command line."""
 
-    brokers: Brokers | None
+    brokers: BrokerAccess | None
     output: Path
     html: Path
     spark: SparkOptions = field(default_factory=SparkOptions)
@@ -97,7 +97,7 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
     say(f"{options.html}: {len(text.encode()) / 1024:.0f} KiB, open it in a browser")
 
 
-async def _ask_brokers(brokers: Brokers) -> _FromBrokers:
+async def _ask_brokers(brokers: BrokerAccess) -> _FromBrokers:
     async with Admin(brokers.servers, client_id="flights-report", **brokers.security) as admin:
         await topics.brokers_of(admin, brokers.servers)
         found = await topics.find(admin, [AIRLINES.name, FLIGHTS.name, WEATHER.name])
@@ -117,7 +117,7 @@ async def _ask_brokers(brokers: Brokers) -> _FromBrokers:
     return _FromBrokers(names, sum(lags) if lags else None)
 
 
-async def _names(brokers: Brokers, ends: Mapping[Any, int]) -> dict[str, str]:
+async def _names(brokers: BrokerAccess, ends: Mapping[Any, int]) -> dict[str, str]:
     """Return the airlines' names by carrier."""
     names: dict[str, str] = {}
     async with Consumer(

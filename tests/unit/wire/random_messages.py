@@ -20,7 +20,7 @@ from kraftrio.wire.codec.schema import (
     STRUCT,
     UUID,
     Field,
-    Kind,
+    WireType,
 )
 
 for _module in pkgutil.walk_packages(
@@ -63,7 +63,7 @@ def _random_field(field: Field, version: int, rng: random.Random) -> Any:
     return _random_value(field.element if field.kind is STRUCT else field.kind, version, rng)
 
 
-def _random_value(kind: Kind | type[Any] | None, version: int, rng: random.Random) -> Any:
+def _random_value(kind: WireType | type[Any] | None, version: int, rng: random.Random) -> Any:
     if isinstance(kind, type):
         return random_message(kind, version, rng)
     if kind is BOOL:

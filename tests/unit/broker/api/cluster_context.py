@@ -25,7 +25,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.kraft_meta.controller.control import ControllerConfig
 from kraftrio.kraft_meta.controller.controller import Controller
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import Endpoint, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.records import MetadataRecord, RegisterBrokerRecord
 from kraftrio.wire.messages.admin import (
@@ -120,7 +120,7 @@ class ClusterContext:
             lambda: 1_700_000_000_000,
         )
         self.submitted: list[Any] = []
-        self.senders: list[Sender] = []
+        self.senders: list[RequestSender] = []
         self.held: list[Callable[[], None]] | None = None
         self.timers = ManualTimers()
         self.loggers = FixedLoggers()
@@ -140,12 +140,14 @@ class ClusterContext:
         """Let the controller decide, now or when the test says so."""
         return self._submit(None, request, api_version)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """The same, and note for whom."""
         self.senders.append(sender)
         return self._submit(sender, request, api_version)
 
-    def _submit(self, sender: Sender | None, request: Any, api_version: int) -> Deferred[Any]:
+    def _submit(
+        self, sender: RequestSender | None, request: Any, api_version: int
+    ) -> Deferred[Any]:
         self.submitted.append(request)
         answer: Deferred[Any] = Deferred()
 

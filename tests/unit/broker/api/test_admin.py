@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -86,4 +86,4 @@ def test_clients_that_create_or_delete_are_named_to_the_controller() -> None:
     elect = ElectLeadersRequest(topic_partitions=None, timeout_ms=100)
     finish(cluster.admin.forward(elect, context(2)))
     finish(cluster.admin.forward(DeleteTopicsRequest(topic_names=["a"]), context(5)))
-    assert cluster.senders == [Sender("ANONYMOUS", "client", "127.0.0.1")] * 2
+    assert cluster.senders == [RequestSender("ANONYMOUS", "client", "127.0.0.1")] * 2

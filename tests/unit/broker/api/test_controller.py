@@ -13,7 +13,7 @@ from kraftrio.broker.controller.local_controller import LocalController
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.kraft_meta.controller.control import registered_features
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, TOPIC
 from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
@@ -77,7 +77,7 @@ class ControllerNode(FakeQuorum):
             return Deferred.completed(NEVER_DECIDED)
         return self.cluster.submit(request, api_version=api_version)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         if self.leader_id != 1:
             return Deferred.completed(NEVER_DECIDED)
         return self.cluster.submit_for(sender, request, api_version=api_version)

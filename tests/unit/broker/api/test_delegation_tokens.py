@@ -17,7 +17,7 @@ from kraftrio.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from kraftrio.broker.security.sasl.authenticator import Authenticator
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.kraft_meta.controller.control import TokenSettings
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.kraft_meta.metadata.token_image import token_hmac
 from kraftrio.wire.errors import ErrorCode
@@ -67,7 +67,7 @@ class Cluster:
         self.metadata.image = self.context.image
         return Deferred.completed(response)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         return self.submit(request, api_version=api_version)
 
     def ask(

@@ -9,17 +9,17 @@ import pytest
 from kraftrio.broker.api.envelope import EnvelopeHandler
 from kraftrio.broker.controller.envelopes import unwrap_response, wrap
 from kraftrio.broker.controller.local_controller import LocalController
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import EnvelopeRequest
 from tests.support.sliced import finish
 from tests.unit.broker.api.cluster_context import context, create
 from tests.unit.broker.api.test_controller import ControllerNode
 
-ALICE = Sender("alice", "app")
+ALICE = RequestSender("alice", "app")
 
 
-def sent(node: ControllerNode, request: Any, sender: Sender = ALICE) -> Any:
+def sent(node: ControllerNode, request: Any, sender: RequestSender = ALICE) -> Any:
     handler = EnvelopeHandler(LocalController(node), node.cluster.timers)
     answer = finish(handler.envelope(wrap(request, 7, sender), context(0)))
     return unwrap_response(request, 7, answer)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import TOPIC
 from kraftrio.kraft_meta.metadata.records import (
     NO_LEADER,
@@ -60,7 +60,7 @@ def test_topics_that_a_client_has_made_count_for_it() -> None:
     metadata(cluster, "a", allow=True)
     metadata(cluster, *(f"many-{number}" for number in range(30)), allow=True)
     metadata(cluster, "b")
-    assert cluster.senders == [Sender("ANONYMOUS", "client", "127.0.0.1")] * 2
+    assert cluster.senders == [RequestSender("ANONYMOUS", "client", "127.0.0.1")] * 2
 
 
 def test_brokers_and_controller_are_live_ones() -> None:

@@ -13,7 +13,7 @@ from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import ServerListener, bind
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.kraft_meta.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -74,7 +74,7 @@ class FakeQuorum:
         self.image = MetadataImage()
         self.answer = answer
         self.submitted: list[Any] = []
-        self.senders: list[Sender] = []
+        self.senders: list[RequestSender] = []
         self.fenced: list[tuple[int, int]] = []
         self.voters = CurrentVoters(voters or VoterSet.of_ids([node_id]))
         self._callbacks: list[Callable[..., object]] = []
@@ -96,7 +96,7 @@ class FakeQuorum:
         response = self.answer(request)
         return response if isinstance(response, Deferred) else Deferred.completed(response)
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         self.senders.append(sender)
         return self.submit(request, api_version=api_version)
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.controller.channel import ControllerChannel, RegistrationError
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.metadata.client_limits import ClientLimits
 from kraftrio.kraft_meta.metadata.image import BrokerImage, MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.quota_image import CONTROLLER_MUTATION_RATE, quota_entity
@@ -46,7 +46,7 @@ class FakeController:
         self.leads = False
         self.parked: list[Deferred[Any]] | None = None
         self.registrations: list[BrokerRegistrationRequest] = []
-        self.senders: list[Sender] = []
+        self.senders: list[RequestSender] = []
         self.heartbeats: list[tuple[float, BrokerHeartbeatRequest]] = []
 
     def submit(self, request: Any, *, api_version: int) -> Deferred[Any]:
@@ -58,7 +58,7 @@ class FakeController:
             return self.parked[-1]
         return Deferred.completed(self._heartbeat(request))
 
-    def submit_for(self, sender: Sender, request: Any, *, api_version: int) -> Deferred[Any]:
+    def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         self.senders.append(sender)
         return self.submit(request, api_version=api_version)
 
@@ -466,7 +466,7 @@ async def test_a_directory_that_is_reported_late_but_in_time(
 
 async def test_only_clients_with_a_quota_of_changes_are_named_to_the_controller() -> None:
     context = Context()
-    alice, bob = Sender("alice", "app"), Sender("bob", "app")
+    alice, bob = RequestSender("alice", "app"), RequestSender("bob", "app")
     user = quota_entity({"user": "alice"})
     for quotas in ({user: {CONTROLLER_MUTATION_RATE: 1.0}}, {user: None}):
         context.mutation_limits.change(quotas)

@@ -15,7 +15,7 @@ from kraftrio.base.timers import Timers
 from kraftrio.broker.controller.client import ControllerClient, ControllerClientConfig
 from kraftrio.broker.controller.envelopes import unwrap, wrap_response
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.quorum.active_controller import MAY_BE_DECIDED, NEVER_DECIDED
 from kraftrio.net.secured_network import SecuredNetwork
 from kraftrio.net.security_errors import LoginRefused
@@ -509,7 +509,7 @@ async def test_a_request_for_a_client_travels_in_an_envelope(
     cluster: Cluster, autojump_clock: MockClock
 ) -> None:
     """To this node's own controller it goes as it is."""
-    alice = Sender("alice", "app")
+    alice = RequestSender("alice", "app")
     cluster.second.answer = in_envelope
     cluster.quorum.elect(2)
     answer = await within(1, cluster.client.submit_for(alice, create_topic(), api_version=7))
@@ -529,7 +529,7 @@ async def test_an_envelope_that_is_refused_is_the_answer_to_its_client(
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     cluster.second.answer = lambda _envelope: EnvelopeResponse(error_code=code)
     cluster.quorum.elect(2)
-    answer = cluster.client.submit_for(Sender("a", "b"), create_topic(), api_version=7)
+    answer = cluster.client.submit_for(RequestSender("a", "b"), create_topic(), api_version=7)
     assert topic_error(await within(1, answer)) is code
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftrio.broker.controller.envelopes import unwrap, unwrap_response, wrap, wrap_response
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.controller.token_control import TokenRequest
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -84,7 +84,7 @@ def test_what_needs_no_envelope_is_refused_in_one() -> None:
         unwrap(wrap(TokenRequest(ElectLeadersRequest(), "User", "alice"), 2))
 
 
-ALICE = Sender("älice", "app", "10.1.2.3")
+ALICE = RequestSender("älice", "app", "10.1.2.3")
 CREATE = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3)])
 
 
@@ -93,7 +93,7 @@ def test_a_request_that_is_counted_comes_with_its_sender(version: int) -> None:
     envelope = wrap(CREATE, version, ALICE)
     assert envelope.client_host_address == bytes([10, 1, 2, 3])
     unwrapped = unwrap(envelope)
-    assert unwrapped.sender == Sender("älice", "app")
+    assert unwrapped.sender == RequestSender("älice", "app")
     assert (unwrapped.api_version, unwrapped.request.topics[0].name) == (version, "t")
     response = CreateTopicsResponse(topics=[CreatableTopicResult(name="t")], throttle_time_ms=7)
     answer = unwrap_response(CREATE, version, wrap_response(response, unwrapped))

@@ -6,19 +6,19 @@ import pytest
 
 from kraftrio.broker.share.sessions import (
     FINAL_EPOCH,
-    SessionKey,
     SessionPartition,
     ShareSession,
+    ShareSessionKey,
     ShareSessions,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
-KEY = SessionKey("g1", "m1")
+KEY = ShareSessionKey("g1", "m1")
 A, B, C = (SessionPartition(b"t" * 16, index) for index in range(3))
 
 
 def opened(sessions: ShareSessions, member_id: str = "m1") -> ShareSession:
-    return sessions.open(SessionKey("g1", member_id), [A, B])
+    return sessions.open(ShareSessionKey("g1", member_id), [A, B])
 
 
 def test_each_request_has_the_next_epoch() -> None:

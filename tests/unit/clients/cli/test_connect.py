@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.clients.cli.connect import Target, find_target
+from kraftrio.clients.cli.connect import TargetCluster, find_target
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.config import AdminConfig, ProducerConfig
 from kraftrio.clients.errors import ConfigError
@@ -36,7 +36,7 @@ def test_what_is_no_address(tmp_path: Path) -> None:
 
 
 def test_settings_by_their_kind() -> None:
-    target = Target(
+    target = TargetCluster(
         "a:1",
         {
             "linger.ms": "7",
@@ -69,4 +69,4 @@ def test_settings_by_their_kind() -> None:
 def test_wrong_settings(name: str, value: str, sentence: str) -> None:
     """Above all, no setting of security is passed over."""
     with pytest.raises(ConfigError, match=sentence):
-        Target("a:1", {name: value}).settings(ProducerConfig)
+        TargetCluster("a:1", {name: value}).settings(ProducerConfig)

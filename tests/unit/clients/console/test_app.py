@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from kraftrio.clients.cli.connect import Target
+from kraftrio.clients.cli.connect import TargetCluster
 from kraftrio.clients.console.app import make_app
 from kraftrio.clients.console.console import MAX_SEARCHES, Console, open_console
 from kraftrio.clients.console.settings import ConsoleSettings
@@ -24,7 +24,7 @@ Test = Callable[[Kafka, Console, Visitor], Awaitable[None]]
 async def visited(kafka: Kafka, **settings: object) -> AsyncIterator[tuple[Console, Visitor]]:
     """Open a console of the cluster."""
     made = ConsoleSettings(
-        Target(kafka.bootstrap),
+        TargetCluster(kafka.bootstrap),
         network=kafka.network,
         now_ms=kafka.now_ms,
         **settings,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import socket
 import pytest
 import trio
 
-from kraftrio.clients.cli.connect import Target
+from kraftrio.clients.cli.connect import TargetCluster
 from kraftrio.clients.console.server import listen, serve, url_of
 from kraftrio.clients.console.settings import ConsoleSettings
 
@@ -30,7 +30,7 @@ async def test_pages_are_served_until_it_is_cancelled() -> None:
     port = sock.getsockname()[1]
     assert url_of("127.0.0.1", sock) == f"http://127.0.0.1:{port}/"
     async with trio.open_nursery() as nursery:
-        settings = ConsoleSettings(Target("127.0.0.1:1"))  # where no broker is
+        settings = ConsoleSettings(TargetCluster("127.0.0.1:1"))  # where no broker is
         nursery.start_soon(serve, settings, sock)
         with trio.fail_after(20):
             script = await fetch(port, "/static/console.js")

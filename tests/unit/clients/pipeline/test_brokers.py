@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.clients.pipeline.brokers import Brokers, find_brokers
+from kraftrio.clients.pipeline.brokers import BrokerAccess, find_brokers
 from kraftrio.clients.pipeline.failures import PipelineError
 
 FILE = """
@@ -50,7 +50,7 @@ def test_the_option_names_other_brokers(tmp_path: Path) -> None:
 
 def test_without_a_file() -> None:
     assert find_brokers(None, None) is None
-    assert find_brokers("c:3", None) == Brokers("c:3")
+    assert find_brokers("c:3", None) == BrokerAccess("c:3")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from kraftrio.clients.pipeline import batches, cli, dataset, failures, folders, 
 from kraftrio.clients.pipeline.batches import BatchCounts, MicroBatch
 from kraftrio.clients.pipeline.failures import PipelineError
 from kraftrio.clients.pipeline.report import charts
-from kraftrio.clients.pipeline.report.charts import Point
+from kraftrio.clients.pipeline.report.charts import DataPoint
 from kraftrio.clients.pipeline.report.page import Findings, Share, render
 from kraftrio.clients.pipeline.schemas import AIRLINES, FLIGHTS, WEATHER, Table
 from kraftrio.wire.primitives import TopicPartition
@@ -357,7 +357,7 @@ def test_frames_of_a_stack_tell_no_cause() -> None:
 
 def test_charts_are_well_formed() -> None:
     """Each plot is XML, marks what it is given, and has text for what may not be text."""
-    points = [Point("<a&b>", 3.0, "x < y"), Point("b", 0.0), Point("c", 1234.5)]
+    points = [DataPoint("<a&b>", 3.0, "x < y"), DataPoint("b", 0.0), DataPoint("c", 1234.5)]
     for svg in (
         charts.upright_bars(points, "hour"),
         charts.lying_bars(points, "min"),

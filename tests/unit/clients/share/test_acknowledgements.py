@@ -8,15 +8,15 @@ from kraftrio.clients.share.acknowledgements import (
     GAP,
     AcknowledgeType,
     PendingAcknowledgements,
-    SharePartition,
+    TopicIdPartition,
     batches_of,
     is_renewing,
 )
 from kraftrio.wire.primitives import TopicPartition
 
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
-P0 = SharePartition(b"t" * 16, TopicPartition("t", 0))
-P1 = SharePartition(b"t" * 16, TopicPartition("t", 1))
+P0 = TopicIdPartition(b"t" * 16, TopicPartition("t", 0))
+P1 = TopicIdPartition(b"t" * 16, TopicPartition("t", 1))
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.clients.errors import AcknowledgementStateError
-from kraftrio.clients.share.acknowledgements import GAP, AcknowledgeType, SharePartition
+from kraftrio.clients.share.acknowledgements import GAP, AcknowledgeType, TopicIdPartition
 from kraftrio.clients.share.in_hand import InHand
 from kraftrio.clients.share.records import ShareBatch, ShareRecord, read_acquired
 from kraftrio.wire.messages.share_fetch import AcquiredRecords
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.share.share_brokers import batch_bytes
 
-P0 = SharePartition(b"t" * 16, TopicPartition("t", 0))
+P0 = TopicIdPartition(b"t" * 16, TopicPartition("t", 0))
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.share.acknowledgements import AcknowledgeType, SharePartition
+from kraftrio.clients.share.acknowledgements import AcknowledgeType, TopicIdPartition
 from kraftrio.clients.share.records import Acquired, ShareBatch, ShareRecord, read_acquired
 from kraftrio.wire.errors import CorruptRecordError
 from kraftrio.wire.messages.share_fetch import AcquiredRecords
@@ -12,7 +12,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import BATCH_OVERHEAD
 from tests.unit.clients.share.share_brokers import batch_bytes
 
-P0 = SharePartition(b"t" * 16, TopicPartition("t", 0))
+P0 = TopicIdPartition(b"t" * 16, TopicPartition("t", 0))
 
 
 def read(data: bytes, *runs: tuple[int, int, int], check_crcs: bool = True) -> Acquired:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from kraftrio.clients.errors import InvalidRecordStateError
-from kraftrio.clients.share.acknowledgements import GAP, SharePartition
-from kraftrio.clients.share.results import Results
+from kraftrio.clients.share.acknowledgements import GAP, TopicIdPartition
+from kraftrio.clients.share.results import AcknowledgementResults
 from kraftrio.wire.primitives import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-P0, P1 = SharePartition(b"t" * 16, T0), SharePartition(b"t" * 16, T1)
+P0, P1 = TopicIdPartition(b"t" * 16, T0), TopicIdPartition(b"t" * 16, T1)
 
 
 def test_each_partition_has_its_own_outcome() -> None:
     """Gaps are nobody's concern; an error outlives a success."""
     told: list[Any] = []
-    results = Results(lambda error: None)
+    results = AcknowledgementResults(lambda error: None)
     results.callback = lambda *outcome: told.append(outcome)
     error = InvalidRecordStateError()
     with results.collected() as outcome, results.collected() as other:
@@ -30,7 +30,7 @@ def test_each_partition_has_its_own_outcome() -> None:
 
 def test_what_a_callback_raises_is_the_programs() -> None:
     failures: list[Exception] = []
-    results = Results(failures.append)
+    results = AcknowledgementResults(failures.append)
 
     def callback(*outcome: Any) -> None:
         raise KeyError("mine")
@@ -41,7 +41,7 @@ def test_what_a_callback_raises_is_the_programs() -> None:
 
 
 def test_requests_on_their_way_are_counted() -> None:
-    results = Results(lambda error: None)
+    results = AcknowledgementResults(lambda error: None)
     results.sent({})
     assert results.in_flight == 0
     results.sent({P0: {1: 1}})

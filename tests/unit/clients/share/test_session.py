@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from kraftrio.clients.arguments.values import MAX_INT32
-from kraftrio.clients.share.acknowledgements import SharePartition
+from kraftrio.clients.share.acknowledgements import TopicIdPartition
 from kraftrio.clients.share.session import Named, ShareSession, acknowledge_topics
 from kraftrio.wire.primitives import TopicPartition
 
 A, B = b"a" * 16, b"b" * 16
 A0, A1, B0 = (
-    SharePartition(A, TopicPartition("a", 0)),
-    SharePartition(A, TopicPartition("a", 1)),
-    SharePartition(B, TopicPartition("b", 0)),
+    TopicIdPartition(A, TopicPartition("a", 0)),
+    TopicIdPartition(A, TopicPartition("a", 1)),
+    TopicIdPartition(B, TopicPartition("b", 0)),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftrio.kraft_meta.controller.control import ControllerConfig, registered_features
 from kraftrio.kraft_meta.controller.controller import Controller
-from kraftrio.kraft_meta.controller.mutation_quota import Sender
+from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from kraftrio.kraft_meta.metadata.records import MetadataRecord
@@ -112,7 +112,7 @@ class ControllerContext:
         assert self.committed == self.controller.image
         assert self.controller.index.is_same_as(PartitionIndex.of(self.committed))
 
-    def send(self, request: Any, api_version: int = 99, sender: Sender | None = None) -> Any:
+    def send(self, request: Any, api_version: int = 99, sender: RequestSender | None = None) -> Any:
         """Let the controller decide, commit, and return the response."""
         result = self.controller.handle(
             request,

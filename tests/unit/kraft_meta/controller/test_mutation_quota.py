@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftrio.kraft_meta.controller import mutation_quota
-from kraftrio.kraft_meta.controller.mutation_quota import MutationQuotas, Sender
+from kraftrio.kraft_meta.controller.mutation_quota import MutationQuotas, RequestSender
 from kraftrio.kraft_meta.metadata.quota_image import quota_entity
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import (
@@ -28,7 +28,7 @@ from kraftrio.wire.messages.configs import (
 from tests.unit.kraft_meta.controller.context import ControllerContext
 
 KEY = "controller_mutation_rate"
-ALICE = Sender("alice", "app")
+ALICE = RequestSender("alice", "app")
 OK, EXCEEDED = ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
@@ -132,7 +132,7 @@ def test_what_fails_is_not_counted_and_what_is_validated_is() -> None:
 def test_others_are_not_counted() -> None:
     controller = context()
     controller.send(create(("a", 100)), sender=ALICE)
-    for number, sender in enumerate([None, Sender("bob", "app")]):
+    for number, sender in enumerate([None, RequestSender("bob", "app")]):
         response = controller.send(create((f"b{number}", 50)), sender=sender)
         assert (codes(response), response.throttle_time_ms) == ([OK], 0)
     assert controller.send(ElectLeadersRequest(), sender=ALICE).throttle_time_ms == 0
@@ -162,7 +162,7 @@ def test_buckets_that_are_full_again_go(monkeypatch: pytest.MonkeyPatch) -> None
     quotas.change({quota_entity({"user": None, "client-id": None}): {KEY: 1.0}})
 
     def take(client_id: str, count: int, now_ms: float) -> None:
-        quotas.of(create(), 7, Sender("a", client_id), now_ms).take(count)
+        quotas.of(create(), 7, RequestSender("a", client_id), now_ms).take(count)
 
     for number in range(50):
         take(str(number), 5, 0)

@@ -9,8 +9,8 @@ from kraftrio.net.sasl.client_exchanges import (
     BearerClient,
     ClientExchange,
     PlainClient,
+    SaltedPassword,
     ScramClient,
-    ScramPassword,
 )
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.sasl.scram import server_first
@@ -19,8 +19,8 @@ from kraftrio.wire.sasl.scram_keys import ScramMechanism
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 
 
-def scram(password: ScramPassword | None = None) -> ScramClient:
-    known = password or ScramPassword(SHA_256, Secret("pencil"))
+def scram(password: SaltedPassword | None = None) -> ScramClient:
+    known = password or SaltedPassword(SHA_256, Secret("pencil"))
     return ScramClient("user", known, lambda: "nonce", {})
 
 
@@ -55,7 +55,7 @@ def test_a_server_that_breaks_the_rules_gets_no_proof(wrong: bytes) -> None:
 
 
 def test_many_iterations_take_long_once() -> None:
-    password = ScramPassword(SHA_256, Secret("pencil"))
+    password = SaltedPassword(SHA_256, Secret("pencil"))
     assert not scram(password).takes_long(challenge())
     assert scram(password).takes_long(challenge(16_384))
     scram(password).respond(challenge(16_384))

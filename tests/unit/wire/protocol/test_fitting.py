@@ -18,7 +18,7 @@ from kraftrio.wire.codec.schema import (
     STRUCT,
     UUID,
     Field,
-    Kind,
+    WireType,
 )
 from kraftrio.wire.errors import LocalProtocolError
 from kraftrio.wire.protocol.api import APIS, Api
@@ -43,7 +43,7 @@ def full(cls: type[Any], versions: range) -> Any:
 
 
 def _something(
-    kind: Kind, element: Kind | type[Any] | None, default: object, versions: range
+    kind: WireType, element: WireType | type[Any] | None, default: object, versions: range
 ) -> Any:
     if isinstance(element, type):
         one = full(element, versions)

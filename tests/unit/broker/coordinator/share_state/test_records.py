@@ -13,7 +13,7 @@ from kraftrio.broker.coordinator.share_state.records import (
     tombstone,
     update_record,
 )
-from kraftrio.broker.coordinator.share_state.state import Snapshot, Update
+from kraftrio.broker.coordinator.share_state.state import ShareSnapshot, Update
 from kraftrio.broker.share_state import SharePartitionKey, ShareStateBatch
 from kraftrio.wire.errors import RemoteProtocolError
 
@@ -23,7 +23,7 @@ BATCHES = (ShareStateBatch(10, 19, 2, 1), ShareStateBatch(20, 20, 0, 2))
 BATCH_FIELDS = (
     "03000000000000000a 0000000000000013 02 0001 000000000000000014 0000000000000014 00 0002 00"
 )
-SNAPSHOT = Snapshot(1, 2, 5, 10, 7, BATCHES, 1000, 2000)
+SNAPSHOT = ShareSnapshot(1, 2, 5, 10, 7, BATCHES, 1000, 2000)
 SNAPSHOT_VALUE = (
     "0000 00000001 00000002 00000005 000000000000000a"
     "00000000000003e8 00000000000007d0" + BATCH_FIELDS + "01 00 04 00000007"

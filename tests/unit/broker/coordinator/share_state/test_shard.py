@@ -9,7 +9,7 @@ import pytest
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.share_coordinator import ask
 from kraftrio.broker.coordinator.share_state.records import read_record
-from kraftrio.broker.coordinator.share_state.state import Snapshot, Update
+from kraftrio.broker.coordinator.share_state.state import ShareSnapshot, Update
 from kraftrio.broker.share_state import (
     SharePartitionKey,
     SharePartitionState,
@@ -50,7 +50,7 @@ def test_a_state_is_initialized_read_and_written() -> None:
     assert share.summary() == SharePartitionState(3, 2, 5, 5, (batch,))
     now = START_WALL_MS
     assert contents(share) == [
-        Snapshot(0, 3, 0, 5, 0, (), now, now),
+        ShareSnapshot(0, 3, 0, 5, 0, (), now, now),
         Update(0, 2, 5, 0, ()),  # the leader's first read
         Update(0, 2, 5, 5, (batch,)),
     ]
@@ -160,7 +160,11 @@ def test_a_state_that_is_initialized_anew_fences_the_old_state_epoch() -> None:
     assert share.read(leader_epoch=4) is ErrorCode.FENCED_LEADER_EPOCH
     assert share.read(leader_epoch=5).state_epoch == 2
     assert share.initialize(state_epoch=-1) is NONE
-    assert [one.snapshot_epoch for one in contents(share) if isinstance(one, Snapshot)] == [0, 1, 2]
+    assert [one.snapshot_epoch for one in contents(share) if isinstance(one, ShareSnapshot)] == [
+        0,
+        1,
+        2,
+    ]
 
 
 # --- snapshots ---
@@ -172,7 +176,14 @@ def test_a_snapshot_follows_after_enough_updates() -> None:
     for offset in range(9):
         share.write((offset, offset, 2, 1), start_offset=0, delivery_complete_count=offset + 1)
     kinds = [type(one) for one in contents(share)]
-    assert kinds == [Snapshot, *[Update] * 3, Snapshot, *[Update] * 3, Snapshot, Update]
+    assert kinds == [
+        ShareSnapshot,
+        *[Update] * 3,
+        ShareSnapshot,
+        *[Update] * 3,
+        ShareSnapshot,
+        Update,
+    ]
     snapshot = contents(share)[8]
     assert snapshot.snapshot_epoch == 2
     assert snapshot.batches == (ShareStateBatch(0, 7, 2, 1),)

@@ -12,7 +12,7 @@ from kraftrio.broker.coordinator.transactions.listing import (
     listed_transaction,
 )
 from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
-from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
+from kraftrio.broker.coordinator.transactions.state import TransactionMetadata, TransactionState
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.transactions import (
     DescribeTransactionsState,
@@ -24,7 +24,7 @@ from kraftrio.wire.primitives import TopicPartition
 from tests.support.sliced import finish
 
 NOW_MS = 100_000
-ONGOING = Transaction(
+ONGOING = TransactionMetadata(
     "orders-1",
     ProducerIdentity(5, 3),
     60_000,
@@ -33,7 +33,7 @@ ONGOING = Transaction(
     start_ms=90_000,
     last_update_ms=95_000,
 )
-EMPTY = Transaction("orders-2", ProducerIdentity(6, 0), 60_000, last_update_ms=99_000)
+EMPTY = TransactionMetadata("orders-2", ProducerIdentity(6, 0), 60_000, last_update_ms=99_000)
 
 
 def test_description_of_an_ongoing_transaction() -> None:

@@ -16,14 +16,14 @@ from kraftrio.broker.coordinator.transactions.records import (
     transaction_record,
     transaction_tombstone,
 )
-from kraftrio.broker.coordinator.transactions.state import Transaction, TransactionState
+from kraftrio.broker.coordinator.transactions.state import TransactionMetadata, TransactionState
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Record, iter_headers, iter_records
 
 LOGS = Path(__file__).resolve().parents[4] / "data" / "log-dirs"
 
-ONGOING = Transaction(
+ONGOING = TransactionMetadata(
     "app-1",
     ProducerIdentity(5, 3, 2, 5, -1),
     60_000,

@@ -11,7 +11,7 @@ from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIde
 from kraftrio.broker.coordinator.transactions.schedule import TransactionSchedule
 from kraftrio.broker.coordinator.transactions.state import (
     NO_TIMEOUT_MS,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from tests.unit.broker.coordinator.transactions.transaction_context import (
@@ -24,8 +24,10 @@ EXPIRATION_MS = Properties.transactional_id_expiration_ms
 NOW = Now(5_000.0, START_WALL_MS)
 
 
-def transaction(state: TransactionState, at_ms: int, transactional_id: str = "a") -> Transaction:
-    return Transaction(
+def transaction(
+    state: TransactionState, at_ms: int, transactional_id: str = "a"
+) -> TransactionMetadata:
+    return TransactionMetadata(
         transactional_id,
         ProducerIdentity(5, 0),
         TIMEOUT_MS,
@@ -35,7 +37,7 @@ def transaction(state: TransactionState, at_ms: int, transactional_id: str = "a"
     )
 
 
-def due_in(changed: Transaction) -> float | None:
+def due_in(changed: TransactionMetadata) -> float | None:
     """How long it takes until an id comes due that is scheduled now."""
     schedule = TransactionSchedule(Properties())
     schedule.set(changed, NOW)

@@ -13,15 +13,15 @@ from kraftrio.broker.coordinator.transactions.state import (
     LEGAL_MOVES,
     NO_TIMEOUT_MS,
     STATES_BY_NAME,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from tests.unit.broker.coordinator.transactions.transaction_context import P0, P1
 
 S = TransactionState
-Move: TypeAlias = Callable[[Transaction], Transaction]
+Move: TypeAlias = Callable[[TransactionMetadata], TransactionMetadata]
 
-NEW = Transaction("app-1", ProducerIdentity(5, 3), 60_000)
+NEW = TransactionMetadata("app-1", ProducerIdentity(5, 3), 60_000)
 
 MOVES: dict[TransactionState, Move] = {
     S.EMPTY: lambda before: before.emptied(before.producer, 30_000, 9),

@@ -24,7 +24,7 @@ from kraftrio.broker.coordinator.transactions.requests import (
     version_of_adding_client,
 )
 from kraftrio.broker.coordinator.transactions.shard import TransactionShard
-from kraftrio.broker.coordinator.transactions.state import Transaction
+from kraftrio.broker.coordinator.transactions.state import TransactionMetadata
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kraftrio.wire.messages.transactions import EndTxnRequest, EndTxnResponse
@@ -257,7 +257,7 @@ class TransactionContext:
         described = self.shard.describe(transactional_id)
         return described.producer_id, described.producer_epoch
 
-    def stored(self) -> Iterable[Transaction | str]:
+    def stored(self) -> Iterable[TransactionMetadata | str]:
         """The log as values; an id alone is a tombstone."""
         for key, value in self.log:
             transactional_id = read_transaction_key(key)

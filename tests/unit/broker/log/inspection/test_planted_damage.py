@@ -16,7 +16,7 @@ import pytest
 from crc32c import crc32c
 
 from kraftrio.broker.log.files import ReadOnlyFileSystem
-from kraftrio.broker.log.inspection.directory_check import Verification
+from kraftrio.broker.log.inspection.directory_check import DirectoryCheck
 from kraftrio.broker.log.inspection.findings import Finding
 from tests.unit.wire.batches import LOG_DIRS
 
@@ -33,12 +33,12 @@ def directory(tmp_path: Path) -> Path:
 
 
 def verify(directory: Path, *, with_records: bool = True) -> list[Finding]:
-    verification = Verification(ReadOnlyFileSystem(), str(directory), with_records=with_records)
+    verification = DirectoryCheck(ReadOnlyFileSystem(), str(directory), with_records=with_records)
     return list(verification.run(lambda folder: None))
 
 
 def test_nothing_is_found_in_a_sound_directory(directory: Path) -> None:
-    verification = Verification(ReadOnlyFileSystem(), str(directory))
+    verification = DirectoryCheck(ReadOnlyFileSystem(), str(directory))
     seen: list[str] = []
     assert not list(verification.run(lambda folder: seen.append(folder.path)))
     assert len(seen) == len(verification.folders) == 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.replica.verification.questions import Batch, Question, Questions
+from kraftrio.broker.replica.verification.questions import Question, QuestionBatch, Questions
 from kraftrio.wire.codec.message import encode
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.transactions import (
@@ -27,7 +27,7 @@ def question(
     return Question(transactional_id, producer_id, epoch, partitions, adds)
 
 
-def taken(*questions: Question) -> tuple[Questions, Batch]:
+def taken(*questions: Question) -> tuple[Questions, QuestionBatch]:
     waiting = Questions()
     for one in questions:
         waiting.add(one)
@@ -36,7 +36,7 @@ def taken(*questions: Question) -> tuple[Questions, Batch]:
     return waiting, batch
 
 
-def asked(batch: Batch) -> list[tuple[str, int, bool, dict[str, list[int]]]]:
+def asked(batch: QuestionBatch) -> list[tuple[str, int, bool, dict[str, list[int]]]]:
     request = batch.request()
     encode(request, 5)
     return [

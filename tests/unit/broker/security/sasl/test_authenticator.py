@@ -8,7 +8,7 @@ import pytest
 
 from kraftrio.broker.security.principal import KafkaPrincipal
 from kraftrio.broker.security.sasl.authenticator import AuthenticationRefused, Authenticator
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed
 from kraftrio.broker.security.sasl.settings import ListenerSasl, Mechanism
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.protocol.api import ApiKey
@@ -22,7 +22,7 @@ class Exchange:
     """Takes `more` any number of times, then `USER` or `USER until TIME`; fails on `wrong`."""
 
     def __init__(self) -> None:
-        self.login: Login | None = None
+        self.login: AuthenticatedUser | None = None
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         text = response.decode()
@@ -35,7 +35,9 @@ class Exchange:
         if text == "odd":
             raise RemoteProtocolError("odd bytes")
         user, _, end = text.partition(" until ")
-        self.login = Login(user, float(end) if end else None, is_by_token=user == "token")
+        self.login = AuthenticatedUser(
+            user, float(end) if end else None, is_by_token=user == "token"
+        )
         return b"done"
 
 

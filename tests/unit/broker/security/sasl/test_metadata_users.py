@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from kraftrio.base.secret import Secret
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed
 from kraftrio.broker.security.sasl.metadata_users import MetadataUsers
 from kraftrio.broker.security.sasl.scram import ScramExchange
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
@@ -116,7 +116,7 @@ def test_a_delegation_token_stands_for_its_owner_until_it_expires() -> None:
     client = ScramTestClient(SHA_256, "id", password, {"tokenauth": "true"})
     exchange = ScramExchange(SHA_256, users, lambda: "n")
     exchange.evaluate(client.final(exchange.evaluate(client.first(), 5000)), 5000)
-    assert exchange.login == Login("alice", 5000, is_by_token=True)
+    assert exchange.login == AuthenticatedUser("alice", 5000, is_by_token=True)
     assert users.token(SHA_256, "id", 5001) is None
     assert users.token(SHA_256, "other", 0) is None
     delta = MetadataDelta(image)

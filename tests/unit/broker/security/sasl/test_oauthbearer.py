@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed
 from kraftrio.broker.security.sasl.oauthbearer import BearerExchange, TokenRefused, ValidToken
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.sasl.oauthbearer import BearerMessage, encode_bearer
@@ -29,7 +29,7 @@ def say(token: str, authorization_id: str = "") -> bytes:
 def test_a_valid_token_lets_its_user_in(authorization_id: str) -> None:
     exchange = BearerExchange(OneToken())
     assert exchange.evaluate(say("good", authorization_id), 0) == b""
-    assert exchange.login == Login("alice", 7000.0)
+    assert exchange.login == AuthenticatedUser("alice", 7000.0)
 
 
 @pytest.mark.parametrize(

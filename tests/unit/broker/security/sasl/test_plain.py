@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed
 from kraftrio.broker.security.sasl.plain import PlainExchange, plain_users
 
 USERS = plain_users({"username": "broker", "password": "x", "user_alice": "secret", "user_ä": "ö"})
@@ -14,7 +14,7 @@ USERS = plain_users({"username": "broker", "password": "x", "user_alice": "secre
 def test_a_user_with_the_password_is_let_in(user: str, password: str) -> None:
     exchange = PlainExchange(USERS)
     assert exchange.evaluate(f"\0{user}\0{password}".encode(), 0) == b""
-    assert exchange.login == Login(user)
+    assert exchange.login == AuthenticatedUser(user)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.broker.security.sasl.exchange import Login, LoginFailed
+from kraftrio.broker.security.sasl.exchange import AuthenticatedUser, LoginFailed
 from kraftrio.broker.security.sasl.scram import ScramExchange, TokenCredential
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.sasl.scram_keys import (
@@ -51,7 +51,7 @@ def test_a_user_with_the_password_is_let_in(mechanism: ScramMechanism) -> None:
     challenge = server.evaluate(client.first(), 0)
     assert server.login is None
     assert client.trusts(server.evaluate(client.final(challenge), 0))
-    assert server.login == Login("alice")
+    assert server.login == AuthenticatedUser("alice")
 
 
 def test_a_wrong_password_is_refused() -> None:
@@ -80,7 +80,7 @@ def test_librdkafka_names_its_nonce_twice() -> None:
     challenge = server.evaluate(client.first(), 0)
     client.nonce_before = "client-nonce"
     assert client.trusts(server.evaluate(client.final(challenge), 0))
-    assert server.login == Login("alice")
+    assert server.login == AuthenticatedUser("alice")
     server = exchange()
     client.nonce_before, client.nonce_instead = "", "client-nonceother-nonce"
     with pytest.raises(RemoteProtocolError):
@@ -98,7 +98,7 @@ def test_a_token_lets_its_owner_in_until_it_expires() -> None:
     client = ScramTestClient(SHA_256, "token-id", "hmac", {"tokenauth": "true"})
     server = exchange()
     client.trusts(server.evaluate(client.final(server.evaluate(client.first(), 0)), 0))
-    assert server.login == Login("carol", 5000, is_by_token=True)
+    assert server.login == AuthenticatedUser("carol", 5000, is_by_token=True)
     with pytest.raises(LoginFailed):
         exchange().evaluate(client.first(), 5000)
     with pytest.raises(LoginFailed):  # without the extension it is a user of that name

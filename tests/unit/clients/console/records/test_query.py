@@ -9,7 +9,7 @@ from kraftrio.clients.console.records.query import (
     EVERYTHING,
     Begin,
     QueryError,
-    Wanted,
+    RecordFilter,
     read_query,
 )
 from kraftrio.clients.console.records.shown import Form
@@ -32,7 +32,7 @@ def test_fields() -> None:
     query = read_query(fields, NOW_MS)
     assert (query.at_ms, query.until_ms) == (NOW_MS - 300_000, NOW_MS)
     assert (query.partition, query.limit, query.form) == (3, 7, Form.HEX)
-    assert query.wanted == Wanted(b"k", b"\x00\xff")
+    assert query.wanted == RecordFilter(b"k", b"\x00\xff")
     assert read_query({"begin": "offset", "at": " 12 "}, NOW_MS).offset == 12
 
 
@@ -64,13 +64,13 @@ def record(key: bytes | None, value: bytes | None, **headers: bytes | None) -> C
 
 def test_which_records_are_wanted() -> None:
     assert EVERYTHING(record(None, None))
-    by_key = Wanted(key=b"k")
+    by_key = RecordFilter(key=b"k")
     assert by_key(record(b"k", None))
     assert not by_key(record(b"kk", b"k"))
-    by_part = Wanted(part=b"ab")
+    by_part = RecordFilter(part=b"ab")
     assert by_part(record(b"xab", None))
     assert by_part(record(None, b"abx"))
     assert by_part(record(None, None, h=b"xabx"))
     assert by_part(record(None, None, cabin=None))
     assert not by_part(record(b"a", b"b", h=b"ba"))
-    assert not Wanted(key=b"k", part=b"v")(record(b"k", b"w"))
+    assert not RecordFilter(key=b"k", part=b"v")(record(b"k", b"w"))
