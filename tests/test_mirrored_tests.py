@@ -215,8 +215,8 @@ unit/kraft_meta/controller/test_acl_control: wire/protocol/ acls
 unit/kraft_meta/controller/test_directory_control: kraft_meta/metadata/ directories
 unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control partition_index
 unit/kraft_meta/metadata/test_acl_image: kraft_meta/metadata/ image_parts security_records
-unit/kraft_meta/quorum/test_service: kraft_meta/quorum/ active_controller description peer_messages
-    ready_writer settings
+unit/kraft_meta/quorum/test_service: kraft_meta/quorum/ active_controller description
+    leadership_transfer peer_messages ready_writer settings
 unit/kraft_meta/raft/test_election_pace: kraft_meta/raft/ ready
 unit/kraft_meta/raft/test_epoch_starts: kraft_meta/raft/ values
 unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements fetch_requests

@@ -234,7 +234,7 @@ class Node:
                     await self._start(nursery, for_broker, for_controller)
                 if not starting.cancelled_caught:
                     await self._serve(for_broker or for_controller, stopping)
-                    await self._quorum.hand_over(_HAND_OVER_MS)
+                    await self._quorum.leadership_transfer.hand_over(_HAND_OVER_MS)
                 nursery.cancel_scope.cancel()
             if self._broker is not None and not starting.cancelled_caught:
                 await self._broker.close()

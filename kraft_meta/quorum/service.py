@@ -12,11 +12,11 @@ Owns: `QuorumService`, with the Raft core and the parts that work for it. Rules:
 The parts: `ReadyWriter` (disk), `MetadataPublication` (committed records as images),
 `ActiveController` (decisions while this node leads), `PeerMessages` (the other nodes of the
 quorum), `MetadataSnapshots`, `LeaderWatch` (who leads, for others and for the log),
-`CurrentVoters`.
+`LeadershipTransfer` (the end of leading), `CurrentVoters`.
 
-Called by: node.py (`run`, `hand_over`), handlers and the controller client (`submit`), everyone who
-follows the metadata (`subscribe`, `image`), the quorum's network: api/quorum.py and quorum_peers.py
-(`messages`, `snapshots`). Protocol: KIP-595, KIP-631, KIP-630.
+Called by: node.py (`run`, `leadership_transfer`), handlers and the controller client (`submit`),
+everyone who follows the metadata (`subscribe`, `image`), the quorum's network: api/quorum.py and
+quorum_peers.py (`messages`, `snapshots`). Protocol: KIP-595, KIP-631, KIP-630.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from kraftrio.kraft_meta.quorum.active_controller import NEVER_DECIDED, ActiveCo
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity
 from kraftrio.kraft_meta.quorum.description import describe_quorum
 from kraftrio.kraft_meta.quorum.leader_watch import LeaderCallback, LeaderWatch
+from kraftrio.kraft_meta.quorum.leadership_transfer import LeadershipTransfer
 from kraftrio.kraft_meta.quorum.peer_messages import PeerMessages
 from kraftrio.kraft_meta.quorum.publication import MetadataPublication, Subscriber
 from kraftrio.kraft_meta.quorum.ready_writer import ReadyWriter
@@ -61,6 +62,7 @@ class QuorumService:
         voters: who votes; whoever keeps connections to the voters subscribes.
         messages: what this node and the others of the quorum say to each other.
         snapshots: of the metadata, out and in.
+        leadership_transfer: how this node stops leading.
     """
 
     def __init__(
@@ -78,7 +80,6 @@ class QuorumService:
         self._clock = ports.clock
         self._controller_config = controller_config
         self._wake = trio.Event()
-        self._input = trio.Event()
         self._writer = ReadyWriter(ports.log, ports.election_store, ports.run_in_thread)
         self._publication = MetadataPublication(ports.log, self.identity)
         self.snapshots = MetadataSnapshots(
@@ -87,6 +88,7 @@ class QuorumService:
         self.messages = PeerMessages(
             config.node_id, ports.peers, ports.clock, self._on_input, self.fail
         )
+        self.leadership_transfer = LeadershipTransfer(ports.clock, self._on_input)
         self._leader_watch = LeaderWatch()
         self._core: RaftCore | None = None
         self._active: ActiveController | None = None  # once the log is loaded
@@ -217,33 +219,10 @@ class QuorumService:
         """Act on what the core has taken in."""
         self._check_leadership()
         self._wake_up()
-        self._input.set()
+        self.leadership_transfer.notice()
 
     def _wake_up(self) -> None:
         self._wake.set()
-
-    # ---- the end of leading
-
-    def resign(self) -> None:
-        """Let another voter lead; the first step of a graceful stop."""
-        if self._core is not None:
-            self._core.resign(self._clock.monotonic_ms())
-            self._on_input()
-
-    async def hand_over(self, timeout_ms: float) -> bool:
-        """Resign and wait until another voter leads; False: none does in time, or can.
-
-        A node that does not lead has nothing to hand over.
-        """
-        core = self._core
-        if core is None or not core.is_leader or not core.quorum.other_voters:
-            return False
-        self.resign()
-        with trio.move_on_after(timeout_ms / 1000):
-            while core.may_be_succeeded():
-                self._input = trio.Event()
-                await self._input.wait()
-        return core.leader_id not in (NO_NODE, core.node_id)
 
     # ---- the task
 
@@ -294,6 +273,7 @@ class QuorumService:
         active = ActiveController(controller, core, self._publication, self._clock, self._wake_up)
         self._core, self._active = core, active
         self.messages.start(core)
+        self.leadership_transfer.start(core)
         self.snapshots.start(core)
         return core, active
 

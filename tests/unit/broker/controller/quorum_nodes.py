@@ -224,7 +224,7 @@ class Quorum:
 
     async def stop(self, node_id: int) -> None:
         """End a process in order: hand over first."""
-        await self.nodes[node_id].service.hand_over(5000)
+        await self.nodes[node_id].service.leadership_transfer.hand_over(5000)
         self._end(node_id)
         self.nodes[node_id].fs = self.nodes[node_id].fs.after_crash()
 

@@ -137,7 +137,7 @@ def test_the_last_node_of_a_quorum_stops_without_waiting() -> None:
             if node_id != leader.node_id:
                 quorum.kill(node_id)
         start = trio.current_time()
-        assert not await leader.service.hand_over(5000)
+        assert not await leader.service.leadership_transfer.hand_over(5000)
         assert trio.current_time() - start < 0.5
 
     quorum.run(main)

@@ -401,7 +401,7 @@ def test_a_quorum_of_one_has_nobody_to_hand_over_to() -> None:
 
     async def main() -> None:
         async with Node(new_disk()).running() as node:
-            assert not await node.service.hand_over(1000)
+            assert not await node.service.leadership_transfer.hand_over(1000)
             assert node.service.is_active_controller
 
     virtually(main)
