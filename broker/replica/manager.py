@@ -112,7 +112,7 @@ class ReplicaManager:
             "partitions": len(states),
             "leader_partitions": len(led),
             "under_replicated_partitions": sum(
-                len(state.isr) < len(state.replicas) for state in led
+                len(state.isr.committed) < len(state.replicas) for state in led
             ),
             "under_min_isr_partitions": sum(state.is_under_min_isr for state in led),
             "offline_partitions": len(self.failures.offline_partitions()),

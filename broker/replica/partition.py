@@ -89,12 +89,12 @@ class Partition:
     @property
     def is_in_sync(self) -> bool:
         """Is this replica in the ISR, as far as is known here?"""
-        return self.state.broker_id in self.state.isr
+        return self.state.broker_id in self.state.isr.committed
 
     @property
     def is_only_isr_member(self) -> bool:
         """Is there no other member in the maximal ISR?"""
-        return self.state.maximal_isr == {self.state.broker_id}
+        return self.state.isr.maximal == {self.state.broker_id}
 
     # -- as a leader ---------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Partition:
             for waiter in list(self.follower_waiters):
                 waiter.count(appended_bytes)
         for replica_id, watch in list(self.watches.items()):
-            watch.on_change(self.state.progress(replica_id), appended_bytes)
+            watch.on_change(self.state.followers.get(replica_id), appended_bytes)
 
     def wake_followers(self) -> None:
         """Answer the fetches of followers that wait, whatever there is."""
@@ -167,7 +167,7 @@ class Partition:
             confirmation.callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
         confirmation.timer = timers.schedule(timeout_ms, give_up)
-        for replica_id in self.state.maximal_isr - {self.state.broker_id}:
+        for replica_id in self.state.isr.maximal - {self.state.broker_id}:
             watch = self.watches.get(replica_id)
             is_parked = watch is not None and watch.is_parked
             confirmation.needs[replica_id] = 1 if is_parked else 2
@@ -193,7 +193,7 @@ class Partition:
         """Answer the confirmations for which every member of the ISR has fetched."""
         if not self.confirmations:
             return
-        isr = self.state.maximal_isr
+        isr = self.state.isr.maximal
         finished = [c for c in self.confirmations if isr.isdisjoint(c.needs)]
         for confirmation in finished:
             self.confirmations.remove(confirmation)

@@ -198,7 +198,7 @@ class Invariants:
             self._check_bytes(partition, key, name, min(before, high_watermark), high_watermark)
 
     def _check_isr(self, partition: Partition, name: str, high_watermark: int) -> None:
-        for broker_id in sorted(partition.state.maximal_isr):
+        for broker_id in sorted(partition.state.isr.maximal):
             other = self._cluster.nodes.get(broker_id)
             manager = None if other is None else other.replica_manager
             replica = (

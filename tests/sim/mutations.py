@@ -113,7 +113,7 @@ def _high_watermark_of_a_stale_isr() -> list[Patch]:
 
     return [
         (Isr, "_find_maximal", find_maximal),
-        (PartitionState, "advance_high_watermark", _advance_by(lambda s: s.maximal_isr)),
+        (PartitionState, "advance_high_watermark", _advance_by(lambda s: s.isr.maximal)),
     ]
 
 
@@ -235,8 +235,8 @@ def _isr_shrinks_by_itself() -> list[Patch]:
     def check_isr(self: PartitionState, now_ms: float) -> None:
         proposal = original(self, now_ms)
         if proposal is not None:
-            self._isr.settle()
-            self._isr.commit(proposal.broker_ids)
+            self.isr.settle()
+            self.isr.commit(proposal.broker_ids)
 
     advance = _advance_by(lambda s: s.isr)
     return [

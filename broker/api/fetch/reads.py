@@ -235,7 +235,7 @@ class FetchReader:
             if (
                 diverges
                 or not log.log_start_offset <= offset <= log.log_end_offset
-                or partition.state.progress(replica_id) is None
+                or partition.state.followers.get(replica_id) is None
             ):
                 continue
             try:
@@ -250,7 +250,7 @@ class FetchReader:
         quota = self._settings.leader_quota
         return (
             quota is not None
-            and replica_id not in partition.state.maximal_isr
+            and replica_id not in partition.state.isr.maximal
             and quota.is_throttled(partition.topic_partition)
             and quota.exceeded()
         )
@@ -325,7 +325,7 @@ class FetchReader:
                     reading.has_news = True  # so that it fetches again at once
                 elif (
                     part.fetch_offset == partition.log.log_end_offset
-                    and replica_id in partition.state.isr
+                    and replica_id in partition.state.isr.committed
                 ):
                     reading.up_to_date.append(key)
 
@@ -419,8 +419,8 @@ class FetchReader:
         views = [
             ReplicaView(state.broker_id, self._rack(state.broker_id), log.log_end_offset, 0.0, True)
         ]
-        for replica_id in state.isr:
-            progress = state.progress(replica_id)
+        for replica_id in state.isr.committed:
+            progress = state.followers.get(replica_id)
             if (
                 progress is not None
                 and progress.log_start_offset <= part.fetch_offset <= progress.log_end_offset

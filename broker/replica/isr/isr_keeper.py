@@ -119,12 +119,12 @@ class IsrKeeper:
             partition.publish_high_watermark()
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        if partition.state.pending_proposal is not proposal:
+        if partition.state.isr.pending is not proposal:
             return
         _log.info(
             "propose isr partition=%s-%d leader_epoch=%d partition_epoch=%d from=%s to=%s",
             *partition.topic_partition, proposal.leader_epoch, proposal.partition_epoch,
-            _listed(partition.state.isr), _listed(proposal.broker_ids),
+            _listed(partition.state.isr.committed), _listed(proposal.broker_ids),
         )  # fmt: skip
         self._proposals.propose(
             partition.topic_partition,
@@ -134,7 +134,7 @@ class IsrKeeper:
         )
 
     def _on_answer(self, partition: Partition, proposal: IsrProposal, answer: IsrAnswer) -> None:
-        before = len(partition.state.isr)
+        before = len(partition.state.isr.committed)
         if answer.error is not ErrorCode.NONE:
             _log.info(
                 "isr proposal refused partition=%s-%d error=%s",
@@ -143,8 +143,8 @@ class IsrKeeper:
         now_ms = self._clock.monotonic_ms()
         partition.notify_followers(0)  # they may have left the ISR
         effects = partition.state.on_isr_answer(proposal, answer, now_ms)
-        self.expand_count += len(partition.state.isr) > before
-        self.shrink_count += len(partition.state.isr) < before
+        self.expand_count += len(partition.state.isr.committed) > before
+        self.shrink_count += len(partition.state.isr.committed) < before
         self._carry_out(partition, effects)
         partition.check_confirmations()
 

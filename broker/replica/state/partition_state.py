@@ -40,7 +40,6 @@ from typing import NamedTuple
 
 from kraftrio.broker.replica.state.followers import (
     UNKNOWN_OFFSET,
-    FollowerProgress,
     Followers,
     KnownBrokers,
 )
@@ -108,16 +107,19 @@ class PartitionState:
     Args:
         high_watermark: what the log knows (a restart: from its checkpoint).
         brokers: asked only where followers take part.
+
+    Attributes:
+        isr: empty unless this replica leads, as are the followers.
     """
 
     __slots__ = (
         "_brokers",
-        "_isr",
         "broker_id",
         "epoch_start_offset",
         "followers",
         "high_watermark",
         "is_sole_replica",
+        "isr",
         "leader_epoch",
         "leader_id",
         "log_end_offset",
@@ -148,7 +150,7 @@ class PartitionState:
         self.log_end_offset = UNKNOWN_OFFSET  # the leader's own, kept where there are followers
         self.epoch_start_offset = UNKNOWN_OFFSET
         self.followers = Followers(brokers, lag_time_max_ms)
-        self._isr = Isr()
+        self.isr = Isr()
         # The only replica leads: what is appended is committed (the hot path of one node).
         self.is_sole_replica = False
 
@@ -172,7 +174,7 @@ class PartitionState:
         leads = partition.leader == self.broker_id
         new_epoch = partition.leader_epoch > self.leader_epoch or was_leader is not leads
         if partition.partition_epoch > self.partition_epoch or new_epoch:
-            self._isr.settle()  # decided, or out of date
+            self.isr.settle()  # decided, or out of date
         self.leader_id = partition.leader
         self.leader_epoch = partition.leader_epoch
         self.partition_epoch = partition.partition_epoch
@@ -182,7 +184,7 @@ class PartitionState:
         if not leads:
             self._forget_followers()
             return new_epoch
-        self._isr.commit(partition.isr)
+        self.isr.commit(partition.isr)
         others = [replica for replica in partition.replicas if replica != self.broker_id]
         if new_epoch:
             self.epoch_start_offset = log_end_offset
@@ -208,7 +210,7 @@ class PartitionState:
 
     def _forget_followers(self) -> None:
         self.followers.clear()
-        self._isr.clear()
+        self.isr.clear()
         self.epoch_start_offset = UNKNOWN_OFFSET
 
     # -- checks ---------------------------------------------------------------------------------
@@ -219,21 +221,7 @@ class PartitionState:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return len(self._isr.committed) < min(self.min_insync_replicas, len(self.replicas))
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        """The committed ISR; only its leader knows it."""
-        return self._isr.committed
-
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        """Rule 2."""
-        return self._isr.maximal
-
-    @property
-    def pending_proposal(self) -> IsrProposal | None:
-        return self._isr.pending
+        return len(self.isr.committed) < min(self.min_insync_replicas, len(self.replicas))
 
     @property
     def offset_is_behind_epoch(self) -> bool:
@@ -242,17 +230,13 @@ class PartitionState:
         """
         return self.high_watermark < self.epoch_start_offset
 
-    def progress(self, replica_id: int) -> FollowerProgress | None:
-        """How far a follower is, as its leader knows."""
-        return self.followers.get(replica_id)
-
     def members_behind(self, end_offset: int) -> list[int]:
         """The members of the maximal ISR that do not have everything before an offset."""
-        others = sorted(self.maximal_isr - {self.broker_id})
+        others = sorted(self.isr.maximal - {self.broker_id})
         return [
             replica_id
             for replica_id in others
-            if (progress := self.progress(replica_id)) is None
+            if (progress := self.followers.get(replica_id)) is None
             or progress.log_end_offset < end_offset
         ]
 
@@ -292,7 +276,7 @@ class PartitionState:
         """May what the high watermark has passed be acknowledged (acks=all)?"""
         if self.role is not Role.LEADER:
             return self.check_leader(-1)
-        if len(self._isr.maximal) < min(self.min_insync_replicas, len(self.replicas)):
+        if len(self.isr.maximal) < min(self.min_insync_replicas, len(self.replicas)):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -314,7 +298,7 @@ class PartitionState:
     def on_append(self, log_end_offset: int, now_ms: float = 0) -> bool:
         """The leader's log grew; True when the high watermark advanced."""
         self.log_end_offset = log_end_offset
-        if len(self._isr.maximal) > 1:
+        if len(self.isr.maximal) > 1:
             return False  # no follower has the new records, and each of the ISR holds us back
         return self.advance_high_watermark(now_ms)
 
@@ -342,7 +326,7 @@ class PartitionState:
         )
         self.log_end_offset = log_end_offset
         proposal = None
-        if replica_id not in self._isr.maximal:
+        if replica_id not in self.isr.maximal:
             proposal = self._propose_expansion((replica_id,))
         if has_moved and self.advance_high_watermark(now_ms):
             return _ADVANCED if proposal is None else Effects(True, proposal)
@@ -352,7 +336,7 @@ class PartitionState:
         """Apply rule 1; True when the high watermark advanced."""
         if self.role is not Role.LEADER or self.is_under_min_isr:
             return False
-        offset = self.followers.shared_end_offset(self._isr.maximal, self.log_end_offset, now_ms)
+        offset = self.followers.shared_end_offset(self.isr.maximal, self.log_end_offset, now_ms)
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -381,8 +365,8 @@ class PartitionState:
 
     def check_isr(self, now_ms: float) -> IsrProposal | None:
         """Propose an ISR without the followers that are not caught up any more (rule 3)."""
-        isr, end_offset = self._isr.committed, self.log_end_offset
-        if self.role is not Role.LEADER or self._isr.pending is not None or len(isr) < 2:
+        isr, end_offset = self.isr.committed, self.log_end_offset
+        if self.role is not Role.LEADER or self.isr.pending is not None or len(isr) < 2:
             return None
         kept = tuple(
             replica
@@ -397,9 +381,9 @@ class PartitionState:
         Only if all the others have what it has, lest what was acknowledged with acks=1 is cut, and
         are enough for acks=all: else the partition would be no better off.
         """
-        if self.role is not Role.LEADER or self._isr.pending is not None:
+        if self.role is not Role.LEADER or self.isr.pending is not None:
             return None
-        others = tuple(replica for replica in self._isr.committed if replica != self.broker_id)
+        others = tuple(replica for replica in self.isr.committed if replica != self.broker_id)
         if not others or len(others) < min(self.min_insync_replicas, len(self.replicas)):
             return None
         if not all(self.followers.may_join(replica, self.log_end_offset) for replica in others):
@@ -407,9 +391,9 @@ class PartitionState:
         return self._propose(others)
 
     def _propose_expansion(self, candidates: Iterable[int]) -> IsrProposal | None:
-        if self._isr.pending is not None:
+        if self.isr.pending is not None:
             return None
-        isr, offset = self._isr.committed, max(self.high_watermark, self.epoch_start_offset)
+        isr, offset = self.isr.committed, max(self.high_watermark, self.epoch_start_offset)
         joining = [
             replica
             for replica in candidates
@@ -428,15 +412,15 @@ class PartitionState:
             for replica in isr
         )
         proposal = IsrProposal(self.leader_epoch, self.partition_epoch, members)
-        self._isr.propose(proposal)
+        self.isr.propose(proposal)
         return proposal
 
     def on_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: float) -> Effects:
         """The controller has answered a proposal (rule 5)."""
-        if proposal is not self._isr.pending:
+        if proposal is not self.isr.pending:
             return NO_EFFECTS  # the metadata has brought something newer since
         if answer.error in _NOT_APPLIED:
-            self._isr.settle()
+            self.isr.settle()
             return NO_EFFECTS
         if answer.error in _OUT_OF_DATE:
             return NO_EFFECTS  # it stays pending, and in the maximal ISR, until the metadata comes
@@ -448,8 +432,8 @@ class PartitionState:
         ):
             return NO_EFFECTS
         self.partition_epoch = answer.partition_epoch
-        self._isr.settle()
-        self._isr.commit(answer.isr)
+        self.isr.settle()
+        self.isr.commit(answer.isr)
         advanced = self.advance_high_watermark(now_ms)
         return Effects(advanced, self._propose_expansion(self.followers))
 

@@ -236,7 +236,7 @@ def _above_high_watermark(
         return Answer(Reason.ABOVE_HIGH_WATERMARK, f"{text}, and it has no leader that runs", event)
     behind = state.members_behind(place.offset + 1)
     if not behind:
-        few = f"{text}; ISR {' '.join(map(str, sorted(state.isr)))}, "
+        few = f"{text}; ISR {' '.join(map(str, sorted(state.isr.committed)))}, "
         few += f"min.insync.replicas {state.min_insync_replicas}"
         return Answer(Reason.ABOVE_HIGH_WATERMARK, few, evidence.last_event(_ANY_NODE_IS_GONE))
     names = ", ".join(f"n{each}" for each in behind)

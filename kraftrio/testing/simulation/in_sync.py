@@ -30,7 +30,7 @@ def has_partners(cluster: Cluster, node: SimNode) -> bool:
             ):
                 return False
     return not any(
-        partition.state.pending_proposal
+        partition.state.isr.pending
         for broker in cluster.brokers
         if broker.replica_manager is not None
         for partition in broker.replica_manager.hosted.partitions()

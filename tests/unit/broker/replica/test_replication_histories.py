@@ -161,8 +161,8 @@ class History:
         assert committed[:shared] == self.order[:shared], "two orders of acknowledged records"
         if len(committed) > len(self.order):
             self.order = committed
-        for member in replica.state.maximal_isr & self.world.alive:
-            progress = replica.state.progress(member)
+        for member in replica.state.isr.maximal & self.world.alive:
+            progress = replica.state.followers.get(member)
             if progress is not None:
                 assert progress.log_end_offset >= len(committed)
 

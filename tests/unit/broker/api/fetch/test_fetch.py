@@ -129,14 +129,14 @@ async def test_failed_fetches_tell_no_progress() -> None:
         assert diverging.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         fenced = part(handlers.fetch(3, 2, leader_epoch=3))
         assert fenced.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        progress = partition.state.progress(2)
+        progress = partition.state.followers.get(2)
         assert progress is not None and progress.log_end_offset == -1
         broker.publish(PartitionChangeRecord(TOPIC_ID, 0, leader=1))
         broker.append(1)
         diverging = part(handlers.fetch(4, 2, last_fetched_epoch=0))
         assert diverging.diverging_epoch is not None
         assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (0, 3)
-        progress = partition.state.progress(2)  # in the new leader epoch
+        progress = partition.state.followers.get(2)  # in the new leader epoch
         assert progress is not None and progress.log_end_offset == -1
         part(handlers.fetch(3, 2, last_fetched_epoch=0))
         assert progress.log_end_offset == 3
@@ -187,7 +187,7 @@ async def test_a_session_of_a_follower_goes_on_with_what_it_has(autojump_clock: 
         broker.append(1)
         first = handlers.fetch(0, 2, session=(0, 0))
         assert isinstance(first, FetchResponse) and first.session_id
-        progress = broker.replicas.hosted.leader(TP).state.progress(2)
+        progress = broker.replicas.hosted.leader(TP).state.followers.get(2)
         assert progress is not None and progress.log_end_offset == 0
         second = handlers.fetch(1, 2, session=(first.session_id, 1))
         assert progress.log_end_offset == 1

@@ -294,7 +294,7 @@ def test_a_follower_joins_when_it_has_the_high_watermark() -> None:
     assert fetch(state, 3, 7).proposal is None
     proposal = fetch(state, 3, 8).proposal
     assert proposal == IsrProposal(0, 0, (IsrMember(1, 11), IsrMember(2, 12), IsrMember(3, 13)))
-    assert state.isr == (1, 2) and state.maximal_isr == {1, 2, 3}
+    assert state.isr.committed == (1, 2) and state.isr.maximal == {1, 2, 3}
 
 
 def test_a_follower_joins_only_with_the_start_of_the_leader_epoch() -> None:
@@ -343,7 +343,7 @@ def test_late_followers_leave() -> None:
     fetch(state, 2, 10, 20_000)
     assert state.check_isr(LAG_MS) is None
     assert state.check_isr(LAG_MS + 1) == IsrProposal(0, 0, (IsrMember(1, 11), IsrMember(2, 12)))
-    assert state.maximal_isr == {1, 2, 3}
+    assert state.isr.maximal == {1, 2, 3}
 
 
 def test_a_follower_at_the_end_is_never_late() -> None:
@@ -369,7 +369,7 @@ def test_a_shrunken_isr_lets_the_high_watermark_go_on() -> None:
     proposal = state.check_isr(LAG_MS + 1)
     assert proposal is not None
     assert answer(state, proposal).high_watermark_advanced
-    assert state.high_watermark == 10 and state.isr == (1, 2)
+    assert state.high_watermark == 10 and state.isr.committed == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -393,12 +393,12 @@ def test_refused_proposals(error: ErrorCode, still_pending: bool, send_later: bo
     proposal = fetch(state, 2, 0).proposal
     assert proposal is not None
     effects = answer(state, proposal, error)
-    assert (state.pending_proposal is not None) is still_pending
-    assert state.maximal_isr == ({1, 2} if still_pending else {1})
+    assert (state.isr.pending is not None) is still_pending
+    assert state.isr.maximal == ({1, 2} if still_pending else {1})
     assert effects == Effects(proposal=proposal if send_later else None, send_later=send_later)
     if still_pending:
         state.apply(image(isr=(1,), replicas=(1, 2, 3), partition_epoch=1), 0)
-        assert state.maximal_isr == {1}
+        assert state.isr.maximal == {1}
 
 
 def test_answers_after_newer_metadata_count_no_more() -> None:
@@ -407,7 +407,7 @@ def test_answers_after_newer_metadata_count_no_more() -> None:
     assert proposal is not None
     state.apply(image(isr=(1,), replicas=(1, 2, 3), partition_epoch=5), 0)
     assert answer(state, proposal) == NO_EFFECTS
-    assert state.isr == (1,) and state.partition_epoch == 5
+    assert state.isr.committed == (1,) and state.partition_epoch == 5
 
 
 def test_metadata_older_than_an_answer_counts_no_more() -> None:
@@ -416,7 +416,7 @@ def test_metadata_older_than_an_answer_counts_no_more() -> None:
     assert proposal is not None
     answer(state, proposal, partition_epoch=3)
     assert not state.apply(image(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=2), 0)
-    assert state.isr == (1, 2, 3)
+    assert state.isr.committed == (1, 2, 3)
 
 
 def test_metadata_that_an_answer_told_before_drops_no_proposal() -> None:
@@ -427,16 +427,16 @@ def test_metadata_that_an_answer_told_before_drops_no_proposal() -> None:
     second = fetch(state, 3, 0).proposal
     assert second is not None
     state.apply(image(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1), 0)
-    assert state.pending_proposal is second and state.maximal_isr == {1, 2, 3}
+    assert state.isr.pending is second and state.isr.maximal == {1, 2, 3}
 
 
 def test_a_new_leader_knows_nothing_of_its_followers() -> None:
     state = trio_leader()
     fetch(state, 2, 10)
     state.apply(image(leader=2, epoch=1, isr=(2,), replicas=(1, 2, 3), partition_epoch=1), 10)
-    assert state.progress(2) is None and state.isr == ()
+    assert state.followers.get(2) is None and state.isr.committed == ()
     state.apply(image(epoch=2, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=2), 10)
-    progress = state.progress(2)
+    progress = state.followers.get(2)
     assert progress is not None and progress.log_end_offset == -1
     assert not state.advance_high_watermark()
 
@@ -450,7 +450,7 @@ def test_a_leader_in_a_new_epoch_knows_nothing_of_its_followers(epoch: int) -> N
     assert state.apply(
         image(epoch=epoch, isr=(1, 2), replicas=(1, 2, 3), partition_epoch=epoch), 10, 500
     )
-    progress = state.progress(2)
+    progress = state.followers.get(2)
     assert progress is not None and progress.log_end_offset == -1
     assert state.epoch_start_offset == 10
     state.on_append(11, 500)
@@ -555,10 +555,10 @@ def test_a_leader_that_resigns_leads_until_it_hears_of_its_successor() -> None:
     fetch(state, 3, 10)
     proposal = state.propose_resignation()
     assert proposal is not None
-    assert state.maximal_isr == {1, 2, 3} and state.check_append(-1) is ErrorCode.NONE
+    assert state.isr.maximal == {1, 2, 3} and state.check_append(-1) is ErrorCode.NONE
     answer = IsrAnswer(ErrorCode.NEW_LEADER_ELECTED)
     assert state.on_isr_answer(proposal, answer, 0) == Effects()
-    assert state.is_leader and state.maximal_isr == {1, 2, 3}
+    assert state.is_leader and state.isr.maximal == {1, 2, 3}
     assert state.check_isr(10 * LAG_MS) is None
     state.apply(image(leader=2, epoch=1, isr=(2, 3), replicas=(1, 2, 3), partition_epoch=1), 10)
     assert state.role is Role.FOLLOWER
