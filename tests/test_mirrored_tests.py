@@ -191,6 +191,7 @@ unit/broker/upkeep/test_log_cleaner: base/ clock threads
 unit/broker/upkeep/test_maintenance: base/ statistics
 unit/clients/admin/test_admin: clients/admin/ cluster configs topics types
 unit/clients/consumer/membership/test_assignors: clients/consumer/membership/ sticky_assignment
+unit/clients/consumer/membership/test_membership: clients/consumer/membership/ steps
 unit/clients/consumer/test_assigned_partitions: clients/consumer/ config partition
 unit/clients/consumer/test_commits: clients/consumer/ offsets
 unit/clients/consumer/test_consumer: clients/consumer/ fetcher polling subscription

@@ -31,16 +31,16 @@ from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
 from kraftrio.clients.consumer.members.classic_standing import ClassicStanding
 from kraftrio.clients.consumer.membership.member_state import MemberState
-from kraftrio.clients.consumer.membership.membership import (
+from kraftrio.clients.consumer.membership.membership import Membership
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
+from kraftrio.clients.consumer.membership.steps import (
     Complete,
     Join,
-    Membership,
     Prepare,
     ShareOut,
     Sync,
     Wait,
 )
-from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.wire.errors import ErrorCode

@@ -13,8 +13,9 @@ Owns the member's id, generation and partitions, and what is to be done next. Ru
 4. A static member (group_instance_id) does not leave; if another one takes its place it fails.
 5. What an old generation is answered is ignored.
 
-The states and their moves are `member_state`'s table; `liveness` has the times of heartbeats and
-polls, `group_leader` what the leader does for all.
+The states and their moves are `member_state`'s table, the steps are in `steps`; `rejoin` has the
+topics and why the member joins again, `liveness` the times of heartbeats and polls, `leader` what
+the leader does for all.
 
 Called by: `group`, which talks to the coordinator. KIP-62, KIP-345, KIP-394, KIP-429, KIP-792,
 KIP-800; what the Java client's ConsumerCoordinator does.
@@ -24,7 +25,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.consumer.membership.assignors import (
@@ -34,6 +34,7 @@ from kraftrio.clients.consumer.membership.assignors import (
 from kraftrio.clients.consumer.membership.leader import GroupLeader
 from kraftrio.clients.consumer.membership.liveness import Liveness
 from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.rejoin import Rejoin
 from kraftrio.clients.consumer.membership.requests import (
     PROTOCOL_TYPE,
     MembershipConfig,
@@ -42,65 +43,27 @@ from kraftrio.clients.consumer.membership.requests import (
     leave_request,
     sync_request,
 )
+from kraftrio.clients.consumer.membership.steps import (
+    Complete,
+    Join,
+    Partitions,
+    Prepare,
+    ShareOut,
+    Step,
+    Sync,
+    Wait,
+)
 from kraftrio.clients.errors import AuthorizationError, KafkaClientError, error_for
 from kraftrio.clients.group_offsets import NO_GENERATION, GroupMetadata
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,
-    JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    SyncGroupRequest,
     SyncGroupResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
 
-Partitions = frozenset[TopicPartition]
 _NOTHING: Partitions = frozenset()
-
-# What is to be done next
-
-
-class Wait(NamedTuple):
-    """Nothing; unless something happens, ask again at that time (None: never)."""
-
-    until_ms: float | None
-
-
-class Prepare(NamedTuple):
-    """Commit if that is automatic, give these up, then report `prepared`."""
-
-    revoked: Partitions
-    lost: bool
-
-
-class Join(NamedTuple):
-    """Send this, then report `joined` or `request_failed`."""
-
-    request: JoinGroupRequest
-
-
-class ShareOut(NamedTuple):
-    """Find out how many partitions these topics have, then report `shared`."""
-
-    topics: frozenset[str]
-
-
-class Sync(NamedTuple):
-    """Send this, then report `synced` or `request_failed`."""
-
-    request: SyncGroupRequest
-
-
-class Complete(NamedTuple):
-    """Give up `revoked`, own `assigned` of which `added` is new, then report `completed`."""
-
-    assigned: Partitions
-    added: Partitions
-    revoked: Partitions
-
-
-Step = Wait | Prepare | Join | ShareOut | Sync | Complete
 
 
 class Membership:
@@ -131,9 +94,7 @@ class Membership:
         self.is_cooperative = all(assignor.supports_cooperative for assignor in assignors)
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._rng = rng
-        self._topics: frozenset[str] | None = None
-        self._joined_topics: frozenset[str] = frozenset()
-        self._rejoin_reason: str | None = None
+        self._rejoin = Rejoin()
         self._is_lost = False  # the partitions owned belong to others by now
         self._assigned: Partitions = _NOTHING
         self._retry_at_ms = 0.0
@@ -159,13 +120,13 @@ class Membership:
     def is_rebalancing(self) -> bool:
         """Whether the member is on its way to another assignment, or ought to be."""
         if self.state is MemberState.STABLE:
-            return self._rejoin_reason is not None
-        return self._topics is not None
+            return self._rejoin.reason is not None
+        return self._rejoin.topics is not None
 
     @property
     def group_topics(self) -> frozenset[str]:
         """The topics whose partitions the leader watches; for other members their own."""
-        own = self._topics or frozenset()
+        own = self._rejoin.topics or frozenset()
         return own | self.leader.watched_topics if self.is_leader else own
 
     def step(self, now_ms: float) -> Step:
@@ -186,8 +147,7 @@ class Membership:
         if now_ms < self._retry_at_ms:
             return Wait(self._retry_at_ms)
         if state is MemberState.JOINING:
-            topics = self._joined_topics = self._topics or frozenset()
-            reason = self._rejoin_reason or ""
+            topics, reason = self._rejoin.join()
             assignors = self._assignors.values()
             return Join(
                 join_request(self.metadata, self.config, assignors, topics, self.owned, reason)
@@ -200,23 +160,23 @@ class Membership:
 
     def _begin(self, now_ms: float) -> None:
         """Leave the two states in which nothing is done, if there is a reason to."""
-        if self._topics is None:
+        if self._rejoin.topics is None:
             return
         if self.state is MemberState.UNJOINED:
             if self.liveness.poll_is_overdue(now_ms):
                 return  # the application would not look at what it is assigned
-            self._request_rejoin("the member is not in the group")
+            self._rejoin.request("the member is not in the group")
             self._move(MemberState.PREPARING)
         elif self.state is MemberState.STABLE:
             if self.is_leader and self.leader.is_outdated:
-                self._request_rejoin("cached metadata has changed")
-            if self._rejoin_reason is not None:
+                self._rejoin.request("cached metadata has changed")
+            if self._rejoin.reason is not None:
                 self._move(MemberState.PREPARING)
 
     def _to_give_up(self) -> Partitions:
-        if self._is_lost or not self.is_cooperative or self._topics is None:
+        topics = self._rejoin.topics
+        if self._is_lost or not self.is_cooperative or topics is None:
             return self.owned
-        topics = self._topics
         return frozenset(partition for partition in self.owned if partition.topic not in topics)
 
     def _move(self, state: MemberState) -> None:
@@ -227,11 +187,7 @@ class Membership:
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Want these topics; another choice than before makes the member join again."""
-        if topics == self._topics:
-            return
-        self._topics = topics
-        if topics != self._joined_topics:
-            self._request_rejoin("subscription has changed")
+        self._rejoin.subscribe(topics)
 
     def leave(self) -> LeaveGroupRequest | None:
         """Want nothing any more; return what is to be sent, if anything.
@@ -241,9 +197,7 @@ class Membership:
         request: LeaveGroupRequest | None = None
         if self.state not in {MemberState.UNJOINED, MemberState.FAILED}:
             request = leave_request(self.metadata, "the consumer is being closed")
-        self._topics = None
-        self._joined_topics = frozenset()
-        self._rejoin_reason = None
+        self._rejoin.unsubscribe()
         if self.state is not MemberState.FAILED:
             self._reset(forget_member_id=True)
             self._is_lost = False
@@ -352,17 +306,16 @@ class Membership:
         self._failures = 0
         self.liveness.joined(now_ms)
         self._assigned = frozenset(assigned)
-        self._rejoin_reason = None
-        topics = self._topics or frozenset()
+        self._rejoin.done()
+        topics = self._rejoin.topics or frozenset()
         if any(partition.topic not in topics for partition in assigned):
             # The subscription has changed since the member joined: what it owns stays as it is.
             self._assigned = self.owned
-            self._request_rejoin("received assignment does not match the current subscription")
+            self._rejoin.request("received assignment does not match the current subscription")
         else:
             assert self.protocol_name is not None
             self._assignors[self.protocol_name].on_assignment(assigned, self.generation_id)
-            if topics != self._joined_topics:
-                self._request_rejoin("subscription has changed")
+            self._rejoin.check_topics()
         self._move(MemberState.COMPLETING)
         self.owner = self.metadata
 
@@ -371,7 +324,7 @@ class Membership:
         if self.state is not MemberState.COMPLETING:
             return
         if self.owned - self._assigned and self.is_cooperative:
-            self._request_rejoin("need to revoke partitions and re-join")
+            self._rejoin.request("need to revoke partitions and re-join")
         self.owned = self._assigned
         self._move(MemberState.STABLE)
 
@@ -441,7 +394,7 @@ class Membership:
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.liveness.heard(now_ms)
             if self.state is MemberState.STABLE:
-                self._request_rejoin("group is already rebalancing")
+                self._rejoin.request("group is already rebalancing")
         elif code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
             self.liveness.heartbeat_failed(now_ms)
             return False
@@ -466,18 +419,14 @@ class Membership:
             self._throw_out(forget_member_id=code == ErrorCode.UNKNOWN_MEMBER_ID, reason=str(known))
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self.state is MemberState.STABLE:
-                self._request_rejoin("group is already rebalancing")
+                self._rejoin.request("group is already rebalancing")
         else:
             self.fail(known.code, f"the group {self.config.group_id!r} refuses the member: {known}")
-
-    def _request_rejoin(self, reason: str) -> None:
-        if self._rejoin_reason is None:
-            self._rejoin_reason = reason
 
     def _throw_out(self, *, forget_member_id: bool, reason: str) -> None:
         self._is_lost = bool(self.owned)
         self._reset(forget_member_id=forget_member_id)
-        self._request_rejoin(reason)
+        self._rejoin.request(reason)
 
     def _reset(self, *, forget_member_id: bool) -> None:
         self.generation_id = NO_GENERATION

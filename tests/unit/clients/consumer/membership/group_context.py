@@ -11,17 +11,17 @@ from kraftrio.clients.consumer.membership.assignors import (
     RangeAssignor,
     StickyAssignor,
 )
-from kraftrio.clients.consumer.membership.membership import (
+from kraftrio.clients.consumer.membership.membership import Membership
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
+from kraftrio.clients.consumer.membership.steps import (
     Complete,
     Join,
-    Membership,
     Prepare,
     ShareOut,
     Step,
     Sync,
     Wait,
 )
-from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     HeartbeatRequest,

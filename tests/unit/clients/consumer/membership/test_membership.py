@@ -13,16 +13,16 @@ from kraftrio.clients.consumer.membership.assignors import (
     assignment_bytes,
 )
 from kraftrio.clients.consumer.membership.member_state import MemberState
-from kraftrio.clients.consumer.membership.membership import (
+from kraftrio.clients.consumer.membership.membership import Membership
+from kraftrio.clients.consumer.membership.requests import MembershipConfig
+from kraftrio.clients.consumer.membership.steps import (
     Complete,
     Join,
-    Membership,
     Prepare,
     ShareOut,
     Sync,
     Wait,
 )
-from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.clients.errors import (
     FencedInstanceIdError,
     GroupAuthorizationError,
