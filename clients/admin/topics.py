@@ -221,7 +221,7 @@ async def list_offsets(
                     listed,
                 )
 
-    now_ms = int(time.time() * 1000)
+    now_ms = time.time_ns() // 1_000_000
     checked = {
         topic_partition(item): _timestamp(spec, now_ms)
         for item, spec in by_item("wanted", wanted).items()

@@ -161,7 +161,7 @@ class Producer(_trio.Producer[K, V]):
                 or self._schedule.wants_sender
             ):
                 return None
-            now_ms = int(time.time() * 1000)
+            now_ms = time.time_ns() // 1_000_000
             accepted = self._core.append(known, None, plain_key, plain, (), now_ms)
         return accepted if isinstance(accepted, _trio.Delivery) else None
 

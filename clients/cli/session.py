@@ -87,7 +87,7 @@ class Session:
 
     def now_ms(self) -> int:
         """Return what time it is."""
-        return int(time.time() * 1000)
+        return time.time_ns() // 1_000_000
 
 
 def doctor_hint(target: TargetCluster) -> str:

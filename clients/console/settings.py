@@ -20,7 +20,7 @@ DEFAULT_TIMEOUT_S: Final = 5.0
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1000)
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -452,7 +452,7 @@ class Consumer(Generic[K, V]):
             TimedOutError, KafkaClientError: it could not be found out.
         """
         self._calls.check_open()
-        moment_ms = past_moment_ms("timestamp_ms", timestamp_ms, int(time.time() * 1000))
+        moment_ms = past_moment_ms("timestamp_ms", timestamp_ms, time.time_ns() // 1_000_000)
         states = self._partitions.chosen(partitions)
         wanted = dict.fromkeys((state.topic_partition for state in states), moment_ms)
         found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
@@ -612,7 +612,7 @@ class Consumer(Generic[K, V]):
             TimedOutError, KafkaClientError: it could not be found out.
         """
         self._calls.check_open()
-        now_ms = int(time.time() * 1000)
+        now_ms = time.time_ns() // 1_000_000
         wanted = {
             as_partition(each): past_moment_ms("a timestamp", moment, now_ms)
             for each, moment in by_item("timestamps_ms", timestamps_ms).items()

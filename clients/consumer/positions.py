@@ -264,4 +264,4 @@ def _timestamp(reset: OffsetReset | None) -> int:
         return EARLIEST_TIMESTAMP
     if reset.to is ResetTo.LATEST:
         return LATEST_TIMESTAMP
-    return max(int(time.time() * 1000) - reset.ago_ms, 0)
+    return max(time.time_ns() // 1_000_000 - reset.ago_ms, 0)

@@ -236,7 +236,7 @@ class Producer(Generic[K, V]):
             or (key is not None and type(key) is not bytes)
         ):
             return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
-        now_ms = int(time.time() * 1000)
+        now_ms = time.time_ns() // 1_000_000
         if (
             key is None
             and (queue := known.sticky) is not None
@@ -316,7 +316,7 @@ class Producer(Generic[K, V]):
         plain: Sequence[Any] = values
         if set(map(type, values)) != {bytes}:
             plain = [content("value", each) or b"" for each in values]
-        left = Values(plain, int(time.time() * 1000))
+        left = Values(plain, time.time_ns() // 1_000_000)
         while not left.is_empty:
             if self._schedule.wants_sender:
                 self._sender.pump()
@@ -357,7 +357,7 @@ class Producer(Generic[K, V]):
         value_bytes = self._serialized("value", topic, value, self._value_serializer)
         checked = as_headers(headers)
         if timestamp_ms is None:
-            at_ms = int(time.time() * 1000)
+            at_ms = time.time_ns() // 1_000_000
         else:
             at_ms = moment_ms("timestamp_ms", timestamp_ms)
         if partition is not None:
