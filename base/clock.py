@@ -25,4 +25,4 @@ class Clock:
         return trio.current_time() * 1000.0
 
     ticks_ns = staticmethod(time.perf_counter_ns)
-    """Nanoseconds, for how long something took: the hot path reads it, so it is no more."""
+    """Nanoseconds, to measure how long something took; a plain number for the hot path."""

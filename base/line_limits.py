@@ -5,7 +5,7 @@ Owns: `LineLimits`. Rules:
    it still comes, up to `LONGEST_REST_S`.
 2. Of one kind of line (the same message before its values are put in) at most `KIND_LINES` are
    written in `KIND_WINDOW_S`: peers and partitions are many.
-3. How many were left out is told with the next line of the kind that is written.
+3. The next line of a kind that is written says how many were left out.
 
 Sans-IO: time comes in. Called by: `logging_setup`.
 """

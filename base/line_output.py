@@ -98,7 +98,7 @@ class LineOutput:
 
 
 def reserve_standard_descriptors() -> None:
-    """Open what was closed of descriptors 0 to 2, lest a log's file gets the lines' number."""
+    """Open those of descriptors 0 to 2 that are closed: else a log's file could get one of them."""
     for descriptor in range(STANDARD_ERROR + 1):
         try:
             os.fstat(descriptor)

@@ -27,8 +27,8 @@ class LiveObjects:
     def freeze(self) -> None:
         """Let later collections pass over the objects that there are now.
 
-        What refers to itself and is in use no more goes first. The time goes with the objects made
-        since the last call, or with all of them where they have doubled.
+        What refers to itself and is no longer in use goes first. The time goes with the objects
+        made since the last call, or with all of them where they have doubled.
         """
         has_doubled = gc.get_freeze_count() >= 2 * self._looked_at
         if has_doubled and self._looked_at:

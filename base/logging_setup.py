@@ -6,7 +6,7 @@ Time in UTC, level in 5 columns, component (the last part of the logger's name) 
 then key=value pairs. A traceback follows on indented lines. At INFO the broker says little: its
 start, its stop, and what somebody should look at.
 
-Whatever comes over and over is told now and then, with how often it came (`line_limits`); a logger
+What comes over and over is logged now and then, with how often it came (`line_limits`); a logger
 that is set to DEBUG logs everything. Standard error that cannot be written costs lines and
 nothing else (`line_output`).
 

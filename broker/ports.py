@@ -44,7 +44,7 @@ class ControllerPort(Protocol):
 
 
 class ClientsController(ControllerPort, Protocol):
-    """Reaches the active controller, and tells it for which client."""
+    """Reaches the active controller on behalf of a client, which it names."""
 
     def submit_for(self, sender: RequestSender, request: Any, *, api_version: int) -> Deferred[Any]:
         """Send a request for a client whose changes may have to be counted; else as `submit`."""

@@ -99,7 +99,7 @@ class ShareStateWrite(NamedTuple):
 
 
 def message_of(code: ErrorCode) -> str:
-    """What is told beside an error code."""
+    """The message beside an error code."""
     return _MESSAGES.get(code, code.text)
 
 

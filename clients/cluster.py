@@ -47,7 +47,7 @@ from kraftrio.wire.primitives import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
-_TELL_AFTER_S = 3.0  # a broker that is being restarted, or has just left, is not told of
+_TELL_AFTER_S = 3.0  # a broker that is being restarted, or has just left, is not reported
 
 FATAL_TOPIC_ERRORS = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -130,7 +130,7 @@ class Cluster:
     def _tell_of(self, node: BrokerNode) -> None:
         """Warn of a broker that metadata names, and that is not where it says."""
         if node.node_id < 0:
-            return  # of bootstrap servers the fetcher tells, if none of them answers
+            return  # the fetcher reports bootstrap servers, if none of them answers
         key = ("broker", node.node_id)
         if node.is_connected:
             self.notices.forget(key)

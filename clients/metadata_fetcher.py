@@ -86,7 +86,7 @@ class MetadataFetcher:
 
     Args:
         on_change: called, synchronously, with each new snapshot in place.
-        notices: told when no broker answers, and of topics that do not exist.
+        notices: where it reports that no broker answers, and topics that do not exist.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class MetadataFetcher:
     def _tell_of_brokers(self, is_answered: bool) -> None:
         if is_answered:
             self._notices.forget("brokers")
-        elif not isinstance(self.failure, AuthenticationError):  # which the program is told
+        elif not isinstance(self.failure, AuthenticationError):  # which the program gets
             self._notices.warn(
                 "brokers",
                 "no broker of %s can be reached: %s; see that one runs there, and that"
@@ -220,7 +220,7 @@ class MetadataFetcher:
     def _tell_of_missing_topics(self) -> float:
         """Warn of topics that are still missing; return for how many seconds to rest.
 
-        A topic that is being created is missing for a moment, and not told of.
+        A topic that is being created is missing for a moment, and not reported.
         """
         now = trio.current_time()
         missing = {

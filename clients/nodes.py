@@ -74,7 +74,7 @@ class Nodes:
 
     @property
     def known(self) -> int:
-        """How many brokers metadata tells of."""
+        """How many brokers the metadata names."""
         return len(self._brokers)
 
     @property

@@ -17,5 +17,5 @@ from kraftrio.net.transport import Network, SystemNetwork
 
 network: ContextVar[Callable[[], Network]] = ContextVar("network", default=SystemNetwork)
 chance: ContextVar[Callable[[], random.Random]] = ContextVar("chance", default=random.Random)
-# Of client ids, which tell the clients of a program apart.
+# Of client ids, which distinguish the clients of a program.
 numbers: ContextVar[Iterator[int]] = ContextVar("numbers", default=itertools.count(1))  # noqa: B039

@@ -231,7 +231,7 @@ def measure_workload(
 
 
 def last_rate(output: str) -> float:
-    """The records per second of the last line in which kafka-producer-perf-test tells any."""
+    """The records per second of the last line in which kafka-producer-perf-test prints any."""
     return float(re.findall(r"([\d.]+) records/sec", output)[-1])
 
 

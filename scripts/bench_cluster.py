@@ -5,8 +5,8 @@ nodes and the client share one machine, so ratios say more than single figures.
 
 - --cluster: records per second with acks=all, CPU and memory of all nodes together
 - --failover: kill -9 of a partition's leader, or of the active controller, while confluent-kafka in
-  a process of its own sends one record after the other; what is told is the longest silence after
-  the kill, up to which nothing is acknowledged: median and worst of ten
+  a process of its own sends one record after the other; what is printed is the longest silence
+  after the kill, up to which nothing is acknowledged: median and worst of ten
 - --many-topics: 1,000 topics with 3 partitions and 3 replicas each: until all are led and in sync,
   until a node and until the whole cluster is back after kill -9, until a topic can be created after
   the kill of the active controller, memory per replica

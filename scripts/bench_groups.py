@@ -93,7 +93,7 @@ class Group(Protocol):
 
 
 def measure_groups(kind: str, scale: float, metrics: Metrics) -> None:
-    """One round of one kind of broker, which is started anew for each protocol."""
+    """One round of one kind of broker, which is started again for each protocol."""
     for protocol in ("classic", "consumer", "share", "streams"):
         with running(kind, metrics, SETTINGS) as broker:
             _measure_protocol(protocol, broker, scale, metrics)
@@ -226,7 +226,7 @@ class HeartbeatMember:
     member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     epoch: int = 0
     assigned: dict[Any, list[int]] = field(default_factory=dict)  # by topic id or subtopology
-    is_to_confirm: bool = True  # what it owns is told with the next heartbeat
+    is_to_confirm: bool = True  # what it owns is sent with the next heartbeat
     version: ClassVar[int] = 1
 
     def request(self) -> Any:

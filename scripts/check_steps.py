@@ -2,7 +2,7 @@
 
 In order: set-up of what the tests use; types, and format, lint, imports and tidy beside them; then
 the folders of tests: unit, simulation, integration, conformance, the documentation's pages, Spark's
-data sources, the pipeline. All steps run also after a failure, so that one run tells everything.
+data sources, the pipeline. All steps run also after a failure, so that one run shows everything.
 Unit tests and simulations run on every core, as do those with Spark, which starts slowly; tests
 that mostly wait for other processes run several at a time on each; those that measure time or
 memory (marked `measures`) run alone. If a few tests of a step fail, those are run once more, one at
@@ -142,7 +142,7 @@ def count_tests(report: Path, outcome: Outcome) -> None:
 
 
 def set_up_tools() -> list[Outcome]:
-    """Fetch what the conformance tests use; what can't be had is told and left to them."""
+    """Fetch what the conformance tests use; what can't be had is reported and left to them."""
     outcomes = []
     script = str(ROOT / "scripts" / "apache_kafka.py")
     outcomes.append(run("set up Apache Kafka's tools", [sys.executable, script, "libs"]))
@@ -212,7 +212,7 @@ def run_failed_again(outcome: Outcome, paths: list[str], options: list[str]) -> 
 
 
 def summarize(outcomes: list[Outcome]) -> bool:
-    """Print times, skips and counts, and tell whether all is well."""
+    """Print times, skips and counts, and return whether all is well."""
     banner("summary")
     counts: Counter[str] = Counter()
     skips: Counter[str] = Counter()

@@ -122,9 +122,9 @@ cannot close * | A log could not be closed cleanly; its next start recovers it. 
 cannot remove * | A file stays for now. | Look at the disk and its rights.
 cannot rename * | A folder keeps its name for now. | Look at the disk and its rights.
 cannot cut * | What is left of a truncation is done later. | Look at the disk.
-rebuild indexes of * | An index did not fit its segment, and is made anew. | -
+rebuild indexes of * | An index did not fit its segment, and is rebuilt. | -
 rebuild the transaction index of | Likewise, of aborted transactions. | -
-drop producer snapshot | A damaged snapshot is not used; it is made anew. | -
+drop producer snapshot | A damaged snapshot is not used; it is rebuilt. | -
 damaged batch in | A record batch fails its checksum. | Look at the disk; a replica brings the records back.
 damage in * | A segment is damaged. | Look at the disk; a replica brings the records back.
 replica move started | A replica is copied to another log directory. | -

@@ -26,7 +26,7 @@ OPTIONS = ["--generate-hashes", "--no-annotate", "--no-header", "--no-emit-index
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file anew."""
+    """Write the file again."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     build = project["build-system"]["requires"]

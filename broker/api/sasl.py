@@ -78,7 +78,7 @@ class SaslHandlers:
             return answer
 
     def _refuse(self, error: AuthenticationRefused, context: RequestContext) -> object:
-        """End the connection, once its client has been told."""
+        """End the connection, once its client has the answer."""
         client = context.client
         mechanism = None if client.login is None else client.login.mechanism
         login_refused(client.host, client.listener_name, str(mechanism), error.described)

@@ -33,7 +33,7 @@ server.max.startup.time.ms | long | 9223372036854775807 | 0.. | medium | interna
 listeners | list | PLAINTEXT://localhost:9092 | | high | broker
     Addresses this node listens on, as NAME://host:port separated by commas.
 advertised.listeners | list | null | | high
-    Addresses clients are told to use; as listeners when not set.
+    Addresses that clients are to use; those of listeners when not set.
 listener.security.protocol.map | string \
   | SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | | low | broker
     Security protocol of each listener name, as NAME:PROTOCOL pairs.

@@ -156,7 +156,7 @@ share.coordinator.append.linger.ms | int | -1 | -1.. | medium
 share.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288.. | medium | cluster
     Largest write buffer the share coordinator keeps.
 share.coordinator.cold.partition.snapshot.interval.ms | int | 300000 | 1.. | low | internal
-    Time after which an idle share partition is written anew.
+    Time after which the state of an idle share partition is written again.
 share.coordinator.load.buffer.size | int | 5242880 | 1.. | high
     Bytes read at a time when share state is loaded.
 share.coordinator.snapshot.update.records.per.snapshot | int | 500 | 0..500 | medium

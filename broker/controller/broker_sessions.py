@@ -171,7 +171,7 @@ class BrokerSessions:
                     return False
                 if self._endpoint_to_try(broker_id, broker_epoch, leader_epoch) is None:
                     return False  # it heartbeats again
-                _log.debug(  # that it is fenced is told once it is
+                _log.debug(  # that it is fenced is logged once it is
                     "broker is gone, fencing it broker=%d epoch=%d reason=%s",
                     broker_id,
                     broker_epoch,

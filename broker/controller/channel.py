@@ -212,7 +212,7 @@ class ControllerChannel:
             deadline = min(unreported_since.values(), default=math.inf) + timeout_s
             if now >= deadline:
                 raise RegistrationError(
-                    f"the controller could not be told within {timeout_s:g} s that a log"
+                    f"the controller could not be informed within {timeout_s:g} s that a log"
                     f" directory of broker {self._broker_id} has failed"
                 )
             with trio.move_on_at(deadline):

@@ -7,7 +7,7 @@ Owns: the requests under way. Which markers go where, and what an answer means, 
 2. Nothing is sent from within `write`: it is called by shards, in the midst of a change, and what a
    marker brings about comes back to them. What was written there is sent when `send_now` is called,
    at the latest in the next turn of the event loop.
-3. When all markers of a transaction are written its coordinator is told, once.
+3. When all markers of a transaction are written its coordinator is notified, once.
 4. Who wants to go on with a transactional id may wait for its end (`when_ended`), but not for long:
    a partition without a leader may keep it for hours.
 
@@ -75,7 +75,7 @@ class MarkerSender:
         self._requests_total = 0
 
     def when_written(self, callback: Callable[[TransactionEnd], Deferred[Any]]) -> None:
-        """Name who is told of transactions whose markers are all written.
+        """Set what is called with transactions whose markers are all written.
 
         Args:
             callback: its result says when the transaction is complete.
@@ -150,7 +150,7 @@ class MarkerSender:
         self.send_now()
 
     def send_now(self) -> None:
-        """Send what there is to send, and tell of what is finished; not from within a shard.
+        """Send what there is to send, and report what is finished; not from within a shard.
 
         On a single node a transaction is complete after that, so that its producer finds it so.
         """

@@ -2,9 +2,9 @@
 
 Rules
 1. An outcome is carried out in one go, with no await: reply, append, apply.
-2. The response waits for the records' commit, for at most the commit timeout. Records that come
-   too late for it may yet be committed, and count then. So may those that are in the log without
-   having been flushed: they are applied as all others, but nobody is told that they are safe.
+2. The response waits for the records' commit, for at most the commit timeout. Records that come too
+   late for it may yet be committed, and count then. So may those that are in the log without having
+   been flushed: they are applied as all others, but no client is answered as if they were safe.
 3. Failures of an append reach clients as coordinator errors, never as those of producing.
 4. A transaction's end marker is appended and applied in one go, too; the shard shows what it
    decided once it is committed. Whoever sent it hears the log's own error, and sends it again.
@@ -68,7 +68,7 @@ class OutcomeRunner:
     """See the module.
 
     Attributes:
-        describe: tells the events of an outcome; None: there are none.
+        describe: returns the events of an outcome; None: there are none.
         event_counts: how often each was, by the type that it is of.
     """
 

@@ -1,4 +1,4 @@
-"""Has the states of share partitions initialized, and tells their groups (KIP-932).
+"""Has the states of share partitions initialized, and notifies their groups (KIP-932).
 
 A group's shard notes which states it wants, and hands them over once that is stored. Each of them
 is asked of its share coordinator, which may be another broker; when all answers are there the group
@@ -36,7 +36,7 @@ class StateCoordinators(Protocol):
 
 
 Codes = Mapping[tuple[bytes, int], ErrorCode]
-"""How it went, by topic id and partition."""
+"""The results, by topic id and partition."""
 
 
 class ShareStateInitializer:
@@ -47,11 +47,11 @@ class ShareStateInitializer:
         self._tell: Callable[[StatesToInitialize, Codes], object] = _nobody
 
     def when_initialized(self, callback: Callable[[StatesToInitialize, Codes], object]) -> None:
-        """Name who is told how it went."""
+        """Set what is called with the result."""
         self._tell = callback
 
     def initialize(self, states: StatesToInitialize) -> None:
-        """Ask for states, and tell the group how that went."""
+        """Ask for states, and notify the group of the result."""
         self.ask(states).then(partial(self._on_answers, states))
 
     def _on_answers(self, states: StatesToInitialize, codes: Codes) -> None:
@@ -107,4 +107,4 @@ class _Initialization:
 
 
 def _nobody(_states: StatesToInitialize, _codes: Codes) -> None:
-    """Nobody is told before the group coordinator is there."""
+    """Nobody is notified before there is a group coordinator."""

@@ -5,7 +5,7 @@ was is reading the log from front to back, and is to wait seldom: each time twic
 for as before, from `FIRST_BYTES` to `MOST_BYTES`. Any other reader begins again with the first.
 
 Pure; owned by an open file (`files`), whose `load` runs in threads: two readers at once may spoil
-each other's guess, and no more.
+each other's guess only.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A streams group that lacks repartition and changelog topics names them with each heartbeat of its
 members (KIP-1071). A topic that could not be made is left alone for a while, in which the members
-are told why. Called by `api/groups/streams_groups`.
+get the reason. Called by `api/groups/streams_groups`.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ isr_shrinks_total | counter |  | isr_shrinks_total
 [client quotas]
 client_quota_waits_total | counter |  | muted_total
     kafka.server:type={Produce,Fetch,Request},user=*,client-id=* throttle-time
-    How often a client was told to wait, and its connection was muted, for its quota's sake.
+    How often a client had to wait, with its connection muted, because of its quota.
 client_quota_producers | gauge |  | producers
     kafka.server:type=Produce,user=*,client-id=* byte-rate
     Clients with a quota of produced bytes that are measured now.

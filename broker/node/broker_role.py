@@ -6,7 +6,7 @@ Owns: `BrokerRole`. The order of joining
 2. Load and recover the logs, with the settings that the image gives them; publish the image to the
    broker's parts; set aside the logs that it does not place here.
 3. Follow leaders, heartbeat; the controller unfences the broker once it has caught up.
-4. Once the image shows that, accept clients, and announce the broker. What it told them of the
+4. Once the image shows that, accept clients, and announce the broker. What it said of the
    cluster before would lack itself, and they drop a broker then. Who connects meanwhile waits.
 
 The order of leaving: controlled shutdown (the controller moves the leaderships away), listeners and
@@ -274,7 +274,7 @@ class BrokerRole:
             await self._wait_for_image(self._shows_unfenced)
 
     def _shows_unfenced(self, image: MetadataImage) -> bool:
-        """Whether clients are told of this broker."""
+        """Whether this broker is announced to clients."""
         broker = image.brokers.get(self._config.node_id)
         return broker is not None and not broker.fenced
 

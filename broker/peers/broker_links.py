@@ -7,7 +7,7 @@ Rules
    to try again. A lost answer says nothing about what the request did.
 3. What is not answered yet is bounded for each broker: above that `ConnectionBusy` at once.
 4. A broker that the newest image does not have fails its requests at once; one that has moved, or
-   came back, is dialled anew.
+   came back, is dialled again.
 5. Brokers are independent of each other. Requests to one of them are answered in their order, so
    what may wait long there does not belong on links with what is urgent: each use has its own.
 6. A connection is kept until it ends, and made again for the next request.

@@ -1,7 +1,7 @@
 """Asks the leaders of partitions, on whichever broker, how far their logs are (ListOffsets).
 
 One request goes to each leader. It is not sent again: whoever asks hears that there was no answer.
-Called by the handler of DescribeShareGroupOffsets, which tells how far a group lags behind.
+Called by the handler of DescribeShareGroupOffsets, which says how far a group lags behind.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A gate is asked once for each request, or part of a large one, before anything of it is appended:
 the transaction coordinator has to confirm that a transactional batch's partition is part of its
 transaction (`verification`, KIP-890). Rules for gates:
-1. None lets everything pass at once; that costs no more than the call.
+1. None lets everything pass at once, at the cost of the call.
 2. A deferred holds the request until it is completed, and the requests behind it on its connection,
    so that nothing is appended out of order; requests of other connections go on. Its value names
    the batches that are refused; the others are appended, with the guards they have.

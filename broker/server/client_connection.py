@@ -12,7 +12,7 @@ stream, no object per request but its slot: several times the requests per secon
 one send per response.
 
 A client that has used more than its quota is answered, and then no request is taken from it for as
-long as it was told to wait (`throttling`).
+long as it has to wait (`throttling`).
 
 Memory
 - Records that lie in files are sent from there as the socket takes them (`SendQueue`), in turns of

@@ -102,7 +102,7 @@ class RequestContext:
         return self.authorizer is not ALLOW_ALL
 
     def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the client may do this; if not, the audit tells it."""
+        """Whether the client may do this; if not, the audit log says so."""
         return self.may(operation, *resource)
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str | None) -> bool:

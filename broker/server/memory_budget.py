@@ -10,7 +10,7 @@ Owns: `MemoryBudget` and the `MemoryShare` of each connection, sans-IO. Rules:
    little again. So a large request always gets through, and there is no deadlock among those
    that wait.
 5. Rule 4 depends on progress of those that hold memory. A connection that makes none while others
-   wait is closed: `close_stalled`. Not so one that was told to wait, for its quota's sake.
+   wait is closed: `close_stalled`. Not so one that has to wait because of its quota.
 
 `client_connection` takes shares; `resources` closes those that stall.
 """
@@ -37,7 +37,7 @@ class MemoryShare:
         on_room: called after `take` granted none, when it may be tried again.
         give_up: called when others wait for what is held here, and nothing moves.
         is_peer: of a broker or controller of the cluster.
-        is_resting: it was told to wait, and is not expected to make progress.
+        is_resting: it has to wait, and is not expected to make progress.
         moved_bytes: received or sent so far, counted by the owner: its progress.
     """
 

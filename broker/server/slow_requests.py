@@ -4,7 +4,7 @@ Owns: `SlowRequests`. Rules
 1. Time that a request was asked to wait (a long poll, a member that waits for others) is not slow.
 2. What waits for long is asked now and then what it waits for, so that the line names it, though by
    then it has come.
-3. The line is written when the answer has left; what never gets one is told by its time-out.
+3. The line is written when the answer has left; what never gets one is reported by its time-out.
 
     slow request api=Produce version=9 client_id=app client=10.0.0.7:51112 total_ms=1530 queue_ms=0
         local_ms=1 remote_ms=1529 send_ms=0 request_bytes=180 why="replication of orders-0 to 3"

@@ -64,7 +64,7 @@ _GONE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITI
 
 
 def error_of_state(code: ErrorCode) -> KafkaError:
-    """What a member is told of an error of its share partition's state."""
+    """What an error of a share partition's state means to its members."""
     if code in _NOT_COORDINATED:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if code in _FENCED:

@@ -7,7 +7,7 @@ Rules (Apache Kafka's)
    next epoch, fetches and acknowledgements alike; after the greatest comes 1.
 3. There are at most so many (group.share.max.share.sessions); another one is refused.
 4. Topics are known by their ids.  A partition that was added, or whose last answer was an error, is
-   answered in any case (`is_due`); others when there is something to tell.
+   answered in any case (`is_due`); others when there is something to report.
 
 A core: the shell (`SharePartitions`) ends sessions with their connections. Called by the handlers
 of ShareFetch and ShareAcknowledge.

@@ -2,7 +2,7 @@
 
 What becomes available in a share partition is for one member.  So the fetches that wait for it are
 woken one after the other, in the order in which they came, as long as there is something left: many
-members cost no more than one.  A fetch that has looked goes to the back.
+members cost as much as one.  A fetch that has looked goes to the back.
 
 Rules
 1. Who is woken has the turn, until it has looked at this share partition, or has gone.
@@ -56,7 +56,7 @@ class ShareFetchWaiter:
         return due
 
     def leave(self) -> None:
-        """Wait no more; others may have the turns."""
+        """Stop waiting; others may have the turns."""
         self.due = {}
         for turns in self._joined:
             turns.leave(self)

@@ -3,7 +3,7 @@
 Behaviour (Kafka's RefreshingHttpsJwks): they are read at the start, again after
 `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and earlier when a token names a key that is not among
 them, though not more often than every `UNKNOWN_REST_S`. What cannot be read leaves those there are,
-and is tried again; that is told.
+and is tried again; that is logged.
 
 Called by: `node`, as one task; what is read is read in a worker thread.
 """

@@ -340,7 +340,7 @@ class Admin:
     ) -> Results[str, GroupDescription]:
         """Return groups' states and members, of the classic and the consumer protocol.
 
-        What share groups and streams groups are like, `share_groups` and `streams_groups` tell.
+        Share groups and streams groups are described by `share_groups` and `streams_groups`.
 
         Raises:
             GroupIdNotFoundError, ...: for a group, if `raise_errors`.
@@ -613,7 +613,7 @@ class Admin:
         timeout_ms: Duration | None = None,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Have leaders elected; None: for all partitions, telling of those that needed one.
+        """Have leaders elected; None: for all partitions, with results for those that needed one.
 
         Raises:
             KafkaClientError: for a partition, if `raise_errors`; ELECTION_NOT_NEEDED is one.

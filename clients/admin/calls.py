@@ -302,10 +302,10 @@ async def for_each_group(group_ids: Texts, ask: Callable[[str], Awaitable[T]]) -
 async def describe_one(
     calls: AdminCalls, group_id: str, request: Any, deadline: Deadline
 ) -> tuple[int, Any]:
-    """Ask a group's coordinator about this group alone; return its node id and what it tells.
+    """Ask a group's coordinator about this group alone; return its node id and its description.
 
     Raises:
-        KafkaClientError: the group cannot be told of.
+        KafkaClientError: the group cannot be described.
     """
     node_id, response = await calls.ask_coordinator(group_id, request, deadline, codes_of_groups)
     reported = response.groups[0]
@@ -315,7 +315,7 @@ async def describe_one(
 
 
 def codes_of_groups(response: Any) -> list[ErrorCode]:
-    """The errors in a response that tells of groups."""
+    """The errors in a response about groups."""
     return [group.error_code for group in response.groups]
 
 

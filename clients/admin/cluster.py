@@ -115,7 +115,7 @@ async def elect_leaders(
     election_type: ElectionType,
     partitions: Partitions | None = None,
 ) -> Results[TopicPartition, None]:
-    """Have leaders elected; None: for all partitions, telling of those that needed one."""
+    """Have leaders elected; None: for all partitions, with results for those that needed one."""
     request = ElectLeadersRequest(
         election_type=ElectionType(election_type),
         topic_partitions=None

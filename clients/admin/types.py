@@ -95,7 +95,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """-1 where the broker is too old to tell."""
+    """-1 where the broker is too old to say."""
 
     name: str
     topic_id: bytes
@@ -213,7 +213,7 @@ class PartitionLag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group; `type` is "classic", "consumer", ..., or "" if the broker is too old to tell."""
+    """One group; `type` is "classic", "consumer", ..., or "" if the broker is too old to say."""
 
     group_id: str
     protocol_type: str
@@ -234,7 +234,7 @@ class MemberDescription:
     subscribed_topics: frozenset[str] | None = None
     subscribed_pattern: str | None = None
     rack_id: str | None = None
-    uses_classic_protocol: bool | None = None  # None: the broker is too old to tell
+    uses_classic_protocol: bool | None = None  # None: the broker is too old to say
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class StreamsSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescription:
-    """A streams group; `topology_epoch` is None before a member told its topology."""
+    """A streams group; `topology_epoch` is None before a member sent its topology."""
 
     group_id: str
     state: str
@@ -448,7 +448,7 @@ class ReplicaInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A broker's log directory; sizes of its disk are None where the broker is too old to tell.
+    """A broker's log directory; sizes of its disk are None where the broker is too old to say.
 
     Attributes:
         error: why it is offline; None: it is not.

@@ -176,7 +176,7 @@ class Host:
             nursery.cancel_scope.cancel()
 
     async def _watch_owner(self) -> None:
-        while not self._is_orphaned:  # noqa: ASYNC110 - neither event loop nor thread would tell
+        while not self._is_orphaned:  # noqa: ASYNC110 - neither event loop nor thread would say so
             await trio.sleep(_WATCH_EVERY_S)
         self._scope.cancel()
 

@@ -123,7 +123,7 @@ class Output:
         self._stream.flush()
 
     def clear(self) -> None:
-        """Begin a screen anew, where there is one."""
+        """Clear the screen, where there is one."""
         if self.is_terminal and not self.as_json:
             self._stream.write("\x1b[H\x1b[2J")
 

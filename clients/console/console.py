@@ -64,7 +64,7 @@ class Console:
 
         Raises:
             PageError: there is no such topic; says which one may be meant.
-            KafkaClientError: the cluster does not tell.
+            KafkaClientError: the cluster does not answer.
         """
         try:
             found = await self.admin.describe_topics([name], raise_errors=False)

@@ -8,7 +8,7 @@ Owns positions and pauses; what was fetched is `fetch_buffer`'s. Rules:
 2. Each change of the position from outside (`seek`, a reset, a new leader epoch) throws away what
    was fetched ahead and makes `version` grow, so that nobody goes on with what was taken before,
    and answers that are still under way are not taken; `interrupt` is called.
-3. Bounded: a broker is asked for no more than `fetch_max_bytes` at a time, less what of its answers
+3. Bounded: a broker is asked for at most `fetch_max_bytes` at a time, less what of its answers
    nobody has taken yet, and not at all before each partition that it leads has but one answer
    left; so one busy partition does not keep the others waiting for its long poll.
 
@@ -124,7 +124,7 @@ class AssignedPartitions:
     # -- positions ------------------------------------------------------------------------------
 
     def pause(self, state: AssignedPartition, is_paused: bool) -> None:
-        """Hand over no more of a partition, or again."""
+        """Stop handing over records of a partition, or start again."""
         state.is_paused = is_paused
         self.interrupt()
         self.buffer.on_room()

@@ -5,7 +5,7 @@ Rules:
    it unsubscribes.
 2. A pattern of Python's is matched again with each change of metadata, which then covers all
    topics. A `SubscriptionPattern` goes to the broker, which names topics by id only: metadata of
-   all topics tells their names.
+   all topics has their names.
 3. A topic of interest that no consumer can read is an error of the program's next call.
 
 Called by: `consumer`, `polling`.

@@ -1,1 +1,1 @@
-"""What clients tell of themselves: warnings about what programs miss, and figures."""
+"""What clients say about themselves: warnings about what programs miss, and figures."""

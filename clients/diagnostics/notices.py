@@ -1,8 +1,8 @@
-"""Warnings of what keeps a client from going on, told once a minute at most.
+"""Warnings of what keeps a client from going on, logged once a minute at most.
 
 Nothing that lasts stays silent, and nothing fills a log: each warning has a key, such as the topic
-it is about, and is told again after EVERY_S if it still holds; what ended is forgotten, so that the
-next time is told at once. The texts say what to do.
+it is about, and is logged again after EVERY_S if it still holds; what ended is forgotten, so that
+the next time is logged at once. The texts say what to do.
 
 Called by: `cluster` and the metadata fetcher, `subscription`.
 """
@@ -37,5 +37,5 @@ class Notices:
             self._logger.warning(text, *arguments)
 
     def forget(self, key: Hashable) -> None:
-        """It holds no more."""
+        """It no longer holds."""
         self._told_at.pop(key, None)

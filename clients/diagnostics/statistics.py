@@ -81,7 +81,7 @@ class ShareConsumerStatistics:
         assignment: the partitions that are read, as others may, too.
         waiting_records: acquired, and not handed over yet.
         records_in_hand: handed over, and nothing was said of them.
-        pending_acknowledgements: what was said, and brokers have not been told yet.
+        pending_acknowledgements: made by the program, and not yet sent to brokers.
         member_id: in its group.
         member_epoch: in its group; 0 and less: outside.
     """

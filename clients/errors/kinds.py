@@ -1,4 +1,4 @@
-"""The kinds of errors that programs tell apart: what they catch, whatever the cause.
+"""The kinds of errors that programs distinguish: what they catch, whatever the cause.
 
 Called by: `broker` and `local`, whose classes have one cause each.
 """
@@ -33,7 +33,7 @@ class KafkaClientError(KafkaError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether what goes on in the background tries again, whatever the program is told."""
+        """Whether the client tries again in the background, whatever the call raises."""
         return self.retriable
 
 

@@ -2,11 +2,11 @@
 
 Owns the member's epoch, what it owns and what it is to own. Rules:
 1. The member names itself: its id stays the same for the life of its client. It joins by a
-   heartbeat with epoch 0; each answer tells its epoch, and where that has changed its assignment.
+   heartbeat with epoch 0; each answer has its epoch and, where that has changed, its assignment.
 2. `step` says what must happen next, and says it again until the caller has done it and reports
    back with the method that the step names: giving up what is lost, or reconciling what is owned
    with the assignment. Heartbeats go on meanwhile; an assignment that comes then is reconciled
-   after that. What was reconciled the coordinator is told at once: only then others may get what
+   after that. What was reconciled is sent to the coordinator at once: only then others may get what
    was given up.
 3. The coordinator names topics by their ids. A topic whose name is not known yet waits for
    metadata; the others are reconciled.
@@ -84,7 +84,7 @@ class HeartbeatMember:
 
     Args:
         what: what the group is called in messages: "the group 'g'".
-        topic_name: tells the name of the topic with an id, as far as it is known.
+        topic_name: returns the name of the topic with an id, as far as it is known.
         backoff: between heartbeats that were not answered.
     """
 
@@ -203,7 +203,7 @@ class HeartbeatMember:
         self._own(_NOTHING)
 
     def _leave_for(self, state: MemberState) -> None:
-        """Be in the group no more; what was owned is still to be given up."""
+        """Leave the group; what was owned is still to be given up."""
         self._departures += 1
         self.member_epoch = JOIN_EPOCH
         self._target = self._owned_ids = self._sent = None

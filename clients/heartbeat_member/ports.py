@@ -43,10 +43,10 @@ class HeartbeatAnswer(Protocol):
 
 
 class Heartbeats(Protocol):
-    """Makes the heartbeats of a member, which tell only what the coordinator does not know yet."""
+    """Makes the heartbeats of a member, with only what the coordinator does not know yet."""
 
     def make(self, member_id: str, member_epoch: int, owned: Assignment | None) -> Any:
-        """Return the next heartbeat; with epoch 0 it tells everything.
+        """Return the next heartbeat; with epoch 0 it has every field.
 
         Args:
             owned: None: the member was assigned nothing yet.

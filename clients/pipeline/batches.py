@@ -2,7 +2,7 @@
 
 Owns `MicroBatch`, read from Spark's progress report, its line for the terminal, and the file of all
 batches, which the report reads. Spark counts each record once per scan of the plan; how many there
-were, the offsets tell.
+were, the offsets show.
 
 Pure but for `append` and `read_batches`. Called by: `query`, `report`.
 """

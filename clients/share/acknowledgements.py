@@ -1,4 +1,4 @@
-"""What became of records, as brokers are told: by partition, offsets with their types.
+"""What became of records, as it is sent to brokers: by partition, offsets with their types.
 
 Owns `AcknowledgeType` and the acknowledgements that are not sent yet (`PendingAcknowledgements`).
 Each belongs to the broker that handed the record out: another leader knows nothing of it.
@@ -24,11 +24,11 @@ class AcknowledgeType(IntEnum):
     ACCEPT = 1  # it is done
     RELEASE = 2  # it is to be delivered again, to whomever
     REJECT = 3  # it is not to be delivered again: it cannot be worked on
-    RENEW = 4  # it is being worked on still: the lock begins anew
+    RENEW = 4  # it is still being worked on: the lock begins again
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition of one topic, which its id tells from others that had its name."""
+    """A partition of a topic, whose id distinguishes it from others that had its name."""
 
     topic_id: bytes
     topic_partition: TopicPartition
@@ -74,7 +74,7 @@ class PendingAcknowledgements:
         return offset in self._by_node.get(node_id, {}).get(partition, {})
 
     def goes_with_a_fetch(self, node_id: int, fetched: Collection[TopicIdPartition]) -> bool:
-        """Whether all that a broker has to hear can be told beside a question for more.
+        """Whether everything for a broker can be sent with a request for more records.
 
         Args:
             fetched: the partitions that it is asked for.
@@ -90,7 +90,7 @@ class PendingAcknowledgements:
 
 
 def is_renewing(acknowledgements: Acknowledgements) -> bool:
-    """Whether some lock is to be renewed, which brokers want to be told besides."""
+    """Whether some lock is to be renewed, which requests have to say besides."""
     return any(AcknowledgeType.RENEW in offsets.values() for offsets in acknowledgements.values())
 
 

@@ -9,7 +9,7 @@ that the group sets; by then the member says what became of it, or it is deliver
    before: it is accepted. With "explicit" the program says it of each record, before it asks for
    more: `record.accept()`, `release()`, `reject()`, or `renew()`, after which it keeps the record,
    under a new lock, and says later what became of it.
-3. What was said is told to brokers with the next question for records, within a few seconds, or by
+3. Acknowledgements go to brokers with the next request for records, within a few seconds, or by
    `commit`. It may come too late: `commit` returns, and `acknowledgement_callback` gets, an error
    for each partition where it did (InvalidRecordStateError, for one).
 4. Every wait is cancellable, and nothing is taken before the last of them. Errors are raised by the
@@ -337,7 +337,7 @@ class ShareConsumer(Generic[K, V]):
         return outcome
 
     def commit_async(self) -> None:
-        """As `commit`, without waiting: the callback is told what came of it."""
+        """As `commit`, without waiting: the callback gets the result."""
         self._calls.check_open()
         self._finish_implicitly()
         self._fetcher.begin_flush()

@@ -1,4 +1,4 @@
-"""Fetches records for a share consumer, and tells brokers what became of them.
+"""Fetches records for a share consumer, and sends brokers what became of them.
 
 Owns the share sessions with brokers and their requests. Rules:
 1. One task decides (`run`); answers come back through callbacks of the connection and wake it. A
@@ -10,7 +10,7 @@ Owns the share sessions with brokers and their requests. Rules:
    by itself where somebody waits for it (`flush`), where a lock is to be renewed, and at the latest
    after a tenth of a lock's time.
 4. When a session's request is lost or refused, its acknowledgements have failed: the broker hands
-   the records out again. What failed is told to who waits, and to the callback.
+   the records out again. Failures go to the call that waits, and to the callback.
 5. Closing a session releases what was not acknowledged.
 
 Called by: `share/consumer`. KIP-932, KIP-1206, KIP-1222; protocol guide, "ShareFetch".
@@ -155,7 +155,7 @@ class ShareFetcher:
                 await self._wake.wait()
 
     async def flush(self, timeout_s: float) -> None:
-        """Have everything told that was said, and wait for the answers.
+        """Send all pending acknowledgements, and wait for the answers.
 
         Raises:
             TimedOutError: they did not come in time.
@@ -168,7 +168,7 @@ class ShareFetcher:
             raise TimedOutError(f"acknowledgements were not answered within {timeout_s:g} s")
 
     def begin_flush(self) -> None:
-        """Have everything told that was said."""
+        """Send all pending acknowledgements."""
         self._is_flushing = True
         self.wake()
 
@@ -198,7 +198,7 @@ class ShareFetcher:
         return again_at
 
     def _flush_at(self, now: float) -> float:
-        """When what is pending has to be told by itself."""
+        """When what is pending has to be sent by itself."""
         if not self._in_hand.pending:
             self._pending_since = None
             return math.inf

@@ -29,7 +29,7 @@ class ShareHeartbeats:
     def make(
         self, member_id: str, member_epoch: int, owned: Assignment | None
     ) -> ShareGroupHeartbeatRequest:
-        """Return the next heartbeat; what the member owns the coordinator need not be told."""
+        """Return the next heartbeat; it need not say what the member owns."""
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=member_id, member_epoch=member_epoch
         )

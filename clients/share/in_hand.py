@@ -37,7 +37,7 @@ class InHand:
         on_first: see `PendingAcknowledgements`.
 
     Attributes:
-        pending: what brokers have to be told.
+        pending: what is to be sent to brokers.
     """
 
     def __init__(self, *, is_explicit: bool, on_first: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ Owns `ShareRecord`, `ShareBatch` (what one broker handed out of one partition at
 1. A broker sends whole record batches, and names the offsets in them that it has acquired for this
    member: only those are handed over.
 2. An acquired offset without a record (of a marker, or compacted away) is a gap, of which the
-   broker must be told, too; one in a batch that cannot be read is rejected, so that it comes to
+   broker must know, too; one in a batch that cannot be read is rejected, so that it comes to
    nobody any more.
 
 Pure. Called by: `fetcher`; programs get these objects. KIP-932.
@@ -95,7 +95,7 @@ class ShareRecord(Generic[K, V]):
         self.batch.acknowledge_record(self, AcknowledgeType.REJECT)
 
     def renew(self) -> None:
-        """Have its lock begin anew: it is being worked on still."""
+        """Have its lock begin again: it is still being worked on."""
         self.batch.acknowledge_record(self, AcknowledgeType.RENEW)
 
 
@@ -230,7 +230,7 @@ def read_acquired(
                 unreadable = range(header.base_offset, header.next_offset)
                 rejected += [offset for offset in unreadable if offset in counts]
     except KafkaError as error:
-        failure = failure or error  # no batch can be told from the next one any more
+        failure = failure or error  # no batch can be distinguished from the next one any more
         last = max((each.row.offset for each in found), default=-1)
         rejected += [offset for offset in counts if offset > last and offset not in rejected]
     left = counts.keys() - {each.row.offset for each in found} - set(rejected)

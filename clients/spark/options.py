@@ -57,7 +57,7 @@ _SOURCE_OPTIONS = (
     "pushFilters",
 )
 
-# Whoever mistyped an address is to be told within ten seconds, Spark's own time included.
+# A mistyped address is to be reported within ten seconds, Spark's own time included.
 REACH_TIMEOUT_MS: Final = 6_000
 
 _STRATEGIES = ("assign", "subscribe", "subscribePattern")

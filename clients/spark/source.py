@@ -97,8 +97,8 @@ spark.sql.python.filterPushdown.enabled (false) | reading |
     | `transactional` | true, false: a batch in one transaction (false) | writing |
     | `batchId` | the number of the batch, within foreachBatch | writing |
 
-    A broker that cannot be reached is told after six seconds; kafka.default.api.timeout.ms changes
-    that for reading, and a smaller kafka.max.block.ms for writing.
+    A broker that cannot be reached is reported after six seconds; kafka.default.api.timeout.ms
+    changes that for reading, and a smaller kafka.max.block.ms for writing.
 
     Two things of its `kafka` format Spark does not let a source in Python do: a batch is written by
     mode("append") only, since Spark refuses its default "errorifexists" before the source is asked;

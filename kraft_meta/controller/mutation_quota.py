@@ -5,7 +5,7 @@ change. Rules (Kafka's)
 1. A bucket fills at the limit's rate, up to what that is in all windows. What is created or deleted
    is taken out of it, a token for each partition, also more than there is: then it owes.
 2. Of a request in a version that knows THROTTLING_QUOTA_EXCEEDED, nothing is done while the bucket
-   owes (strict). Older ones are done, and their client is told to wait (permissive).
+   owes (strict). Older ones are done, and their client has to wait (permissive).
 3. How long to wait is how long the bucket needs to owe nothing.
 4. A bucket is full when it is not used, so that one which would be full by now is dropped. There
    are at most MOST_BUCKETS; then the one that was used longest ago goes.

@@ -38,7 +38,7 @@ class LeaderWatch:
         self.leader_changes_total = 0
         self._callbacks: list[LeaderCallback] = []
         self._leader = (NO_NODE, -1)
-        self._last_leader = NO_NODE  # that was told
+        self._last_leader = NO_NODE  # that was announced
         self._leaderless_since_ms: float | None = None
         self._is_lost = False
         self._is_catching_up = False

@@ -122,7 +122,7 @@ class FetchRequests:
         """
         if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH and not self._state.memory.is_proven:
             # That node may not know of this epoch: nobody may be asking for votes in it, and this
-            # fetch did not name its sender. A vote request tells it.
+            # fetch did not name its sender. A vote request does.
             self._ask_for_epoch(response.source)
         role, sent = self._quorum.role, self._schedule.sent
         if isinstance(role, Unattached):

@@ -3,9 +3,9 @@
 Owns: every move of `QuorumState`, with what belongs to it in the log, in the memory and in the
 fetches of both sides. Rules:
 1. A change first drops what belongs to the role being left: proposals are sealed in the old epoch,
-   fetches that waited are refused in the new role, an answer that is under way counts no more.
-2. A message of a higher epoch ends every role; who is known to have resigned leads no more, though
-   late messages still name it.
+   fetches that waited are refused in the new role, an answer that is under way no longer counts.
+2. A message of a higher epoch ends every role; a node that is known to have resigned no longer
+   leads, though late messages still name it.
 
 Called by: raft.py, elections.py, leader_loss.py.
 Tested by: tests/unit/kraft_meta/raft/test_raft.py, by whole cores.

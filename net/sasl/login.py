@@ -2,8 +2,8 @@
 
 Owns: `SaslLogin`, what `SecuredNetwork` logs in with. The exchange: ApiVersions and SaslHandshake
 with one send, then SaslAuthenticate in a version that the server has, until the mechanism is done.
-A server that says how long the session lasts is told anew who this is when most of it is over: the
-`LoginSession` does so over the connection that has been made.
+Where the server says how long the session lasts, this side logs in again when most of it is over:
+the `LoginSession` does so over the connection that has been made.
 
 Refusals are `LoginRefused`, in the server's words; so is a server that cannot prove itself.
 

@@ -2,7 +2,7 @@
 
 Owns: `TlsMaterial` (what the files held when they were read), and what becomes of it. Rules
 1. TLS 1.2 and 1.3 only; no compression, no renegotiation. No session is resumed: a client whose
-   certificate is believed no more has no older session to come back with.
+   certificate is no longer trusted has no older session to come back with.
 2. Whom a server believes is its trust store; without one, whom the system believes, as in Java.
 3. Private keys go to OpenSSL through memory, since it reads them from files alone.
 

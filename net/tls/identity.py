@@ -86,7 +86,7 @@ class TlsIdentity:
 
 
 def file_stamps(settings: TlsSettings) -> tuple[FileStamp, ...]:
-    """What tells a file from another one under its name: for each file that the settings name."""
+    """What distinguishes a file from a later one of its name: for each that the settings name."""
     stores = (settings.keystore, settings.truststore)
     return tuple(
         _stamp(store.location)

@@ -4,7 +4,7 @@ Owns: `load_key_store` and `load_trust_store`. Rules
 1. As in Java, `JKS` and `PKCS12` are read by what the file is, whichever of them its type says:
    `keytool` has written PKCS#12 for years, under the name that everybody's settings still have.
 2. A file with a private key that everybody may read is refused.
-3. Whatever is wrong is told in one sentence that names the setting and the file, never a secret.
+3. Whatever is wrong is one sentence that names the setting and the file, never a secret.
 
 Files are read in the calling thread: at a start, or in a worker thread.
 

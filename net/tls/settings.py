@@ -110,7 +110,7 @@ def _client_auth(text: str) -> ClientAuth:
 
 
 def _protocols(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that are enabled; `ssl.protocol` alone means no more than in Kafka: nothing."""
+    """Those that are enabled; `ssl.protocol` alone changes nothing, as in Kafka."""
     name = "ssl.enabled.protocols"
     chosen = _list(properties.get(name, "")) or list(PROTOCOLS)
     for one in chosen:

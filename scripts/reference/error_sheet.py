@@ -1,7 +1,7 @@
 """What to do about each error of the clients; `errors` makes a page of it.
 
 A line is `error | remedy`. Every public error has one, and every line an error: the page is made
-from both, and does not come about otherwise. Of what a class means its docstring tells, or the
+from both, and does not come about otherwise. The meaning of a class is in its docstring, or is the
 text of its code.
 """
 
@@ -37,7 +37,7 @@ GroupMaxSizeReachedError | Raise `group.max.size` (or that of its kind), or run 
 GroupNotEmptyError | Stop the members of the group first.
 GroupSubscribedToTopicError | Stop the members that read the topic first.
 IllegalGenerationError | Nothing: the member joins its group again, what was not committed is read again.
-IllegalSaslStateError | Use the port and the protocol that go together: `kraftrio doctor` tells.
+IllegalSaslStateError | Use the port and the protocol that go together: `kraftrio doctor` shows which.
 InvalidConfigurationError | Correct the setting or the value that the message names.
 InvalidGroupIdError | Give a `group_id` that is not empty.
 InvalidPartitionsError | Ask for at least one partition, and for more than there are when adding.
@@ -91,7 +91,7 @@ TopicExistsError | Use the topic that is there, or another name.
 TransactionAbortableError | Abort the transaction, and do it again.
 TransactionAbortedError | Do it again, from where the group's committed offsets are.
 TransactionCoordinatorFencedError | Nothing: the coordinator has moved.
-TransactionInDoubtError | Look at the group's committed offsets: they tell whether the commit went through.
+TransactionInDoubtError | Look at the group's committed offsets: they show whether the commit went through.
 TransactionStateError | Send within `async with producer.transaction()`.
 TransactionalIdAuthorizationError | Allow the user to write with the id: `kraftrio acl allow User:NAME write --on transactional_id/ID`.
 TransactionalIdNotFoundError | Check the id: `kraftrio transaction list`.

@@ -191,7 +191,7 @@ def explanation(
     default: Any = _UNSET,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a string that tells people what went wrong.
+    """Declare a string that says to people what went wrong.
 
     Such a text quotes what a client sent, which may fill a string by itself, so it is cut to fit:
     an answer that cannot be sent would tell less.

@@ -2,7 +2,7 @@
 
 Declarations only; fields and versions are those of Apache Kafka 4.3. Handlers and clients use
 them. SaslHandshake has no flexible version, for servers that know nothing of it; from version 1 on
-the mechanism's own bytes travel in SaslAuthenticate (KIP-152), whose version 1 tells when to
+the mechanism's own bytes travel in SaslAuthenticate (KIP-152), whose version 1 says when to
 authenticate again (KIP-368). ACLs have prefixed patterns from version 1 on (KIP-290).
 """
 

@@ -151,7 +151,7 @@ class FrameReader:
         self._frame_bytes = 0  # its announced size
         self._granted = 0  # how much memory of it may be used
         self._filled = 0  # how much of it is here
-        self._error: RemoteProtocolError | None = None  # told once the frames before it are
+        self._error: RemoteProtocolError | None = None  # raised once the frames before it are
 
     @property
     def unfinished_bytes(self) -> int:

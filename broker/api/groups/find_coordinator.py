@@ -6,7 +6,7 @@ Behaviour
   clients ask again until it has a leader.
 - A share partition's key is group:topicId:partition; only brokers may ask for its coordinator, and
   only in the newest version: else INVALID_REQUEST.
-- Who may not see a group, or a transactional id, is not told where it is.
+- A client that may not see a group, or a transactional id, does not learn where it is.
 
 Version notes
 - 4 asks for several keys (KIP-699); each has an error of its own. 6 knows share partitions.

@@ -77,7 +77,7 @@ def describe_group(
 
     Args:
         described: the group by its id alone; gets the error if there is one.
-        find: gives the description, and the topics that it tells of; or raises KafkaError.
+        find: returns the description and the topics that it names; or raises KafkaError.
         not_visible: what Kafka says where the client may not know of them.
     """
     group_id = described.group_id

@@ -318,7 +318,7 @@ class ShareGroupOffsetHandlers:
     def _initialize(
         self, states: StatesToInitialize, topics: list[AlterShareGroupOffsetsResponseTopic]
     ) -> Work[None]:
-        """Have states initialized, and note that; what fails is told of its partition."""
+        """Have states initialized, and note that; a failure is the error of its partition."""
         asked = self._initializer.ask(states)
         yield asked
         codes = asked.value
@@ -471,6 +471,6 @@ def _described_partition(
 
 
 def _lag(end_offset: int, state: SharePartitionState) -> int:
-    """What is not yet finished with, as far as a response can tell: states may say anything."""
+    """How many records are unfinished, in the range of the field: states may say anything."""
     lag = end_offset - state.start_offset - state.delivery_complete_count
     return max(_MIN_LAG, min(lag, _MAX_LAG))

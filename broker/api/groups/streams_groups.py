@@ -134,7 +134,7 @@ class StreamsGroupHandlers:
     def _finish(
         self, context: RequestContext, answer: HeartbeatAnswer
     ) -> StreamsGroupHeartbeatResponse:
-        """Have the missing topics made, and tell what stands in the way."""
+        """Have the missing topics created, and report what prevents that."""
         response, missing = answer
         if not missing:
             return response

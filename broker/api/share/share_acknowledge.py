@@ -6,7 +6,7 @@ Behaviour (Apache Kafka's)
 - Each partition is answered by itself (`acknowledgements`); where this broker does not lead it any
   more, with the present leader.
 
-Version notes: 2 has renewed locks (KIP-1222), and tells how long a lock lasts.
+Version notes: 2 has renewed locks (KIP-1222), and says how long a lock lasts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kinds of listeners that DescribeCluster tells apart: brokers' and controllers' (KIP-919)."""
+"""The two kinds of listeners of DescribeCluster: brokers' and controllers' (KIP-919)."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def config_refusal(
 
 
 def permitted_entries(table: HandlerTable, metadata: MetadataPort) -> HandlerTable:
-    """Return handlers that are given what the sender of a request may do, and no more."""
+    """Return handlers that get only the entries that the sender of a request may use."""
     guarded: HandlerTable = {}
     for key, handler in table.items():
         guarded[key] = partial(_serve, metadata, handler) if key in _APIS else handler

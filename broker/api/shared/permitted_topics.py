@@ -12,7 +12,7 @@ from kraftrio.broker.server.context import RequestContext
 
 
 def is_visible(topic: str, context: RequestContext) -> bool:
-    """Whether a client may know of a topic: what it may not is left out, and told to nobody."""
+    """Which topics a client may know of; the others are left out of answers, and not audited."""
     return context.may_see(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
 
 

@@ -8,7 +8,7 @@ Behaviour (Apache Kafka's)
 - Without a transactional id InitProducerId gives a fresh producer id with epoch 0.
 - AddPartitionsToTxn adds all of a transaction's partitions or none: beside those that do not exist,
   or that its client may not write, the others are OPERATION_NOT_ATTEMPTED.
-- A request that needs a new producer id waits for it here; Kafka's first one is told to come again.
+- A request that needs a new producer id waits for it here; Kafka's first one has to send it again.
 
 Version notes: AddPartitionsToTxn 4 is for brokers only; it holds a batch of transactions, each to
 be added to or verified. EndTxn 5 gives the epoch of the next transaction.

@@ -11,7 +11,7 @@ Behaviour (Kafka's)
   pending records count. While it loads them the answer is NOT_LEADER_OR_FOLLOWER.
 - Markers of one producer are answered under one entry.
 
-Version notes: 2 tells the transaction version of the coordinator: from 2 on a marker's epoch is one
+Version notes: 2 has the transaction version of the coordinator: from 2 on a marker's epoch is one
 above the transaction's (KIP-890).
 
 Called by other brokers' and this one's transaction coordinators, and by administrators who abort a

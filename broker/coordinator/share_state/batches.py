@@ -6,7 +6,7 @@ of their offsets, none below the start offset, no two that overlap, and no two t
 say about an offset, the one with the higher delivery count counts; of equal counts the one with the
 higher delivery state.
 
-What is known already is in that form, so only the batches that a write touches are combined anew.
+What is known already is in that form, so only the batches that a write touches are combined again.
 Called by `state`.
 """
 

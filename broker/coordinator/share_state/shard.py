@@ -6,9 +6,9 @@ Rules
 2. A state is initialized by the group's coordinator, which draws a state epoch for that; an older
    one is fenced. A leader that reads the state says which leader epoch it has; from then on older
    leaders are fenced.
-3. Every so many updates a snapshot is written; a state that its leader leaves alone is written anew
-   from time to time, unless none is used. So all that lies below the oldest of the last snapshots
-   is redundant, and is deleted from time to time, once all these snapshots are committed.
+3. Every so many updates a snapshot is written; a state that its leader leaves alone is written
+   again from time to time, unless none is used. So all that lies below the oldest of the last
+   snapshots is redundant, and is deleted from time to time, once all these snapshots are committed.
 4. States of deleted topics are removed.
 
 Sans-IO; run by the coordinator runtime. The source is Kafka 4.3's ShareCoordinatorShard, with its
@@ -258,7 +258,7 @@ class ShareStateShard:
         return self._deadlines.next_deadline_ms()
 
     def on_deadline(self, now: Now) -> list[Outcome]:
-        """Delete what is redundant; write anew what is cold, some states in each step."""
+        """Delete what is redundant; write cold states again, some of them in each step."""
         outcomes = []
         while (deadline := self._deadlines.pop_due(now.monotonic_ms)) is not None:
             if deadline == _PRUNE:

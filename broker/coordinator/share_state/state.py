@@ -32,7 +32,7 @@ class ShareSnapshot:
     Attributes:
         snapshot_epoch: counts the snapshots of this share partition.
         created_ms, written_ms: when a leader wrote the state, and when it was written last; they
-            differ where the coordinator wrote a cold state anew.
+            differ where the coordinator wrote a cold state again.
     """
 
     snapshot_epoch: int
@@ -65,7 +65,7 @@ class ShareSnapshot:
 
     @property
     def is_cold(self) -> bool:
-        """Whether the coordinator wrote it anew, since its leader did not."""
+        """Whether the coordinator wrote it again, since its leader did not."""
         return self.created_ms != self.written_ms
 
     def updated(self, update: Update) -> ShareSnapshot:
@@ -84,7 +84,7 @@ class ShareSnapshot:
         )
 
     def rewritten(self, now_ms: int) -> ShareSnapshot:
-        """The same state, to be written anew."""
+        """The same state, to be written again."""
         return replace(self, snapshot_epoch=self.snapshot_epoch + 1, written_ms=now_ms)
 
     def next_snapshot(
@@ -185,6 +185,6 @@ class StoredPartition:
         return leader_epoch != NO_EPOCH and self.highest_leader_epoch > leader_epoch
 
     def fences_state_epoch(self, state_epoch: int) -> bool:
-        """Whether the state has been initialized anew."""
+        """Whether the state has been initialized again."""
         highest = self.highest_state_epoch
         return state_epoch != NO_EPOCH and highest is not None and highest > state_epoch

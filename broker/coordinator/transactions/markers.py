@@ -8,8 +8,8 @@ Owns: `PendingMarkers`, a core without input or output. Rules
    broker that was asked has not answered. Writing the same marker again changes nothing.
 3. A partition that does not exist any more, or belongs to another topic of the same name since the
    transaction ended, has no marker to wait for.
-4. A partition that refuses the epoch of the producer or of this coordinator has been told by a
-   later coordinator: the transaction is dropped here, as in Kafka, since that one finishes it.
+4. A partition that refuses the epoch of the producer or of this coordinator has got its marker from
+   a later coordinator: the transaction is dropped here, as in Kafka, since that one finishes it.
 5. `pop_finished` gives every transaction whose markers are all written, once. What is dropped
    (`drop`: this broker does not lead the coordinator's partition any more) is never given, whatever
    answers are still to come.

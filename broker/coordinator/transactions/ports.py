@@ -64,7 +64,7 @@ class TransactionEnd(NamedTuple):
         coordinator_epoch: the leader epoch of that partition; partitions refuse lower ones.
         producer_epoch: the one in the markers; under transaction version 2 it is above that of
             the transaction's batches.
-        transaction_version: of the client; tells partitions how to check the epoch.
+        transaction_version: of the client; partitions check the epoch by it.
     """
 
     transactional_id: str

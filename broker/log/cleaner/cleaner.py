@@ -261,7 +261,7 @@ class CleaningRun:
 
         Raises:
             CleaningAborted: the group is no longer what was copied.
-            OSError: half done; only a restart can tell the files apart.
+            OSError: half done; only a restart can sort the files out.
         """
         output, group = self._output, self._group
         assert output is not None

@@ -1,4 +1,4 @@
-"""Log directories as a whole: every partition, and the files that tell of all of them.
+"""Log directories as a whole: every partition, and the files about all of them.
 
 Owns `DirectoryCheck`. Called by: the command line.
 """

@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     position: int | None = None
 
 
-REBUILT = "a broker builds it anew from the log when it starts"
+REBUILT = "a broker rebuilds it from the log when it starts"
 """What becomes of files that say nothing that the log does not say."""
 
 

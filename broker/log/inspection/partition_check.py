@@ -1,4 +1,4 @@
-"""One partition: its segments one behind the other, and the small files that tell of them.
+"""One partition: its segments one after the other, and the small files about them.
 
 Owns `check_partition`, and `PartitionFacts`, which the checks of a whole directory go by. Called
 by: `directory_check`.

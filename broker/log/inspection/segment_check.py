@@ -183,7 +183,7 @@ def _note_transactions(
     try:
         marker = read_end_transaction_marker(batch.data, header)
     except KafkaError:
-        return  # its records are told of already
+        return  # its records were reported already
     if marker is None:
         return
     first = open_transactions.first_offsets.pop(header.producer_id, None)
@@ -264,7 +264,7 @@ def check_transaction_index(
         return  # what the log lost cannot speak for its index
     markers = {(producer_id, at): first for producer_id, first, at in facts.aborted}
     listed = {(entry.producer_id, entry.last_offset) for entry in entries}
-    hidden = "until it is built anew, committed readers see what was aborted"
+    hidden = "until it is rebuilt, committed readers see what was aborted"
     for entry in entries:
         known = (entry.producer_id, entry.last_offset)
         if known not in markers:

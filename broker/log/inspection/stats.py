@@ -1,7 +1,7 @@
 """What log directories are full of: bytes, batches, records, codecs, keys, topic by topic.
 
-Owns `TopicStats` and `add_partition`. Keys are told apart by their hashes, up to a limit; beyond it
-there are "at least" so many.
+Owns `TopicStats` and `add_partition`. Keys are distinguished by their hashes, up to a limit; beyond
+it there are "at least" so many.
 
 Called by: the command line.
 """

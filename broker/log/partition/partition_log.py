@@ -7,7 +7,7 @@ It is opened by `recovery.open_log`.
 Rules:
 1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
    Producer state, epochs, indexes and `log_end_offset` change only after the bytes are in the file.
-   Where only the flush of what is in the file fails it stays, and `log_end_offset` tells.
+   Where only the flush of what is in the file fails it stays, as `log_end_offset` shows.
 2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
 3. `high_watermark` is what the owner last set (`update_high_watermark`); the log itself lowers it
    only when it is cut.

@@ -116,7 +116,7 @@ def _good_batches(
         try:
             position += next(log_file.scan(position)).header.size_bytes
         except CorruptRecordError:
-            return  # nothing tells where the next one begins
+            return  # nothing says where the next one begins
 
 
 def _has_markers(segments: Sequence[Segment], start_offset: int, end_offset: int) -> bool:

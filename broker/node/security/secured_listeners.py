@@ -6,7 +6,7 @@ the node runs; for each with SASL its logins (`logins`). Rules
    are dialled with the settings of the listener at which they are dialled, as in Kafka.
 2. Key stores and trust stores are read again when their settings change (kafka-configs) and when a
    file changes: within `RENEWAL_S`, without a connection lost. What cannot be used, or is of
-   somebody else (`net/tls/renewal`), changes nothing, and is told once.
+   somebody else (`net/tls/renewal`), changes nothing, and is logged once.
 3. What cannot be used at the start ends it, with one sentence.
 4. What reads certificates (`tls_listener`) takes 15 MB: a node without TLS does not load it.
 

@@ -49,7 +49,7 @@ class TlsListener:
             self._rules = PrincipalRules(settings_of(config, name).get(PRINCIPAL_RULES, ""))
         except PrincipalRuleError as error:
             raise TlsSettingsError(str(error)) from error
-        # What could not be used, told already.
+        # What could not be used, logged already.
         self._refused: tuple[TlsSettings, tuple[FileStamp, ...]] | None = None
 
     @property

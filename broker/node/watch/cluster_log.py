@@ -1,8 +1,8 @@
 """The log of what happens to the cluster, by the active controller: a line for each cause.
 
 Owns: `ClusterLog`. Rules
-1. The node that decides tells; the others do not repeat it.
-2. What a new active controller reads of the log that it was elected with has been told already.
+1. The node that decides writes the line; the others do not repeat it.
+2. What a new active controller reads of the log that it was elected with was logged already.
 
 Called by: `observation`.
 """
@@ -27,7 +27,7 @@ class ClusterLog:
         self._from_offset = -1  # what comes from here on was decided by this node
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Begin to write lines."""
         self._quorum.on_leader_change(self._on_leader)
         self._quorum.subscribe(self._on_metadata)
 

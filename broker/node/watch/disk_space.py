@@ -1,7 +1,7 @@
 """The room on the disks of the log directories: as a figure, and as a warning before it is gone.
 
 Owns: `DiskSpace`. A directory that comes below `log.dirs.free.bytes.warning` is warned of once, and
-again once it has come below half of what was told last; that it has room again is told, too.
+again once it has come below half of what was logged last; that it has room again is logged, too.
 
 Called by: `observation`.
 """

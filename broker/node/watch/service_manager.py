@@ -1,8 +1,8 @@
 """Tells the service manager (systemd) how the node is: sd_notify(3), in a few lines.
 
 Owns: `ServiceManager`. What started the node names a socket in NOTIFY_SOCKET; where nothing does,
-nobody is told. With WATCHDOG_USEC it wants to hear at least as often that the event loop turns, and
-starts again what does not say so.
+nothing is sent. With WATCHDOG_USEC it wants to hear at least as often that the event loop turns,
+and starts again what does not say so.
 
 Called by: `observation`, in processes, not in simulations.
 """

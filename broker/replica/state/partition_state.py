@@ -24,7 +24,7 @@ The leader's rules
    KIP-320).
 
 A leader knows nothing of its followers until they fetch in its leader epoch, also where it led in
-the one before, as far as it knows: the metadata may tell of several changes at once, and followers
+the one before, as far as it knows: the metadata may hold several changes at once, and followers
 may have cut their logs for a leader in between that we never heard of.
 
 Called by what else is in `replica/`, without an await between a check and its act; the caller
@@ -376,10 +376,10 @@ class PartitionState:
         return None if len(kept) == len(isr) else self._propose(kept)
 
     def propose_resignation(self) -> IsrProposal | None:
-        """Propose the ISR without this leader, whose disk takes no more, so that another one leads.
+        """Propose the ISR without this leader, whose disk is full, so that another one leads.
 
-        Only if all the others have what it has, lest what was acknowledged with acks=1 is cut, and
-        are enough for acks=all: else the partition would be no better off.
+        Only if all the others have what it has, so that nothing acknowledged with acks=1 is cut,
+        and are enough for acks=all: else the partition would be no better off.
         """
         if self.role is not Role.LEADER or self.isr.pending is not None:
             return None

@@ -1,6 +1,7 @@
 """What a client understands of transactions, by the version of its request (KIP-890).
 
-It decides what a coordinator is asked, and how its errors are told. Pure; used by `verification`.
+It decides what a coordinator is asked, and what its errors mean to a client. Pure; used by
+`verification`.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _UNVERIFIED: Final = frozenset(
 
 
 def produce_refusal(code: ErrorCode, support: ClientSupport) -> Refusal:
-    """What a producer is told where its transaction was not verified, with a code it knows."""
+    """The answer to a producer whose transaction was not verified, with a code that it knows."""
     if code is ErrorCode.INVALID_TXN_STATE:
         return Refusal(code, "the partition was not added to the transaction")
     if code in _UNVERIFIED or (

@@ -3,10 +3,10 @@
 Newer clients begin the next transaction at once, while markers of the last one are on their way,
 and the coordinator says CONCURRENT_TRANSACTIONS. To send a batch again would cost its producer
 more than to ask again here. Rules
-1. A coordinator on this broker tells when the transaction has ended. Another broker's is asked
+1. A coordinator on this broker says when the transaction has ended. Another broker's is asked
    again, after pauses that grow by half: its answers come in their order, so one that it held back
    for one transactional id would keep all others waiting.
-2. After add.partitions.to.txn.retry.backoff.max.ms the producer is told.
+2. After add.partitions.to.txn.retry.backoff.max.ms the producer is answered.
 
 Called by: `verification`.
 """

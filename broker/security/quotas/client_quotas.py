@@ -3,7 +3,7 @@
 Bytes produced, bytes consumed, and the share of the event loop's time that requests take, as a
 percentage. What clients change in the cluster's metadata is counted by the active controller
 (`kraft_meta/controller/mutation_quota`); here it is only known whether anybody has such a limit,
-since the controller has to be told then who asks.
+since the controller then has to know who asks.
 
 Sans-IO. Called by: the metadata publisher (`change`), the throttle of the server.
 Kafka's counterpart: QuotaFactory's QuotaManagers.

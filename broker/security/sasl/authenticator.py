@@ -42,7 +42,7 @@ class AuthenticationRefused(Exception):
 
     Attributes:
         reason: why, for this node's log.
-        answer: what the client is told; None: its connection just ends.
+        answer: sent to the client; None: its connection just ends.
         user: who it said it was, as far as it came to that.
     """
 
@@ -173,7 +173,7 @@ class Authenticator:
         )
 
     def token(self, response: bytes) -> bytes:
-        """Take what the client says, as it is; return what it is told.
+        """Take what the client sent, as it is; return the answer.
 
         Raises:
             AuthenticationRefused: the login has failed.
@@ -228,7 +228,7 @@ class Authenticator:
     def _refused(
         self, reason: str, told: str | None, user: str | None = None
     ) -> AuthenticationRefused:
-        """The login failed by what the client said; without a text it is told no details."""
+        """The login failed by what the client sent; without a text it learns no details."""
         if told is None:
             which = "re-authentication" if self._login is not None else "authentication"
             told = (

@@ -3,7 +3,7 @@
 Rules
 1. An exchange serves one login. It is done when `login` is there; nobody is anybody before.
 2. A failure says why in two forms: `reason` for the log of this node, and `told`, what the client
-   may know. Without the latter it is told no more than that its credentials are invalid: whether a
+   may know. Without the latter it learns only that its credentials are invalid: whether a
    user exists is nobody's business.
 
 Called by: `authentication`.
@@ -45,7 +45,7 @@ class ServerExchange(Protocol):
         """Who the client is; None: not known yet."""
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
-        """Take what the client says; return what it is told.
+        """Take what the client sent; return the answer.
 
         Args:
             now_ms: the wall clock's time.

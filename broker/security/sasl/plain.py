@@ -1,6 +1,6 @@
 """The server's side of PLAIN: users and passwords from the listener's JAAS text.
 
-Behaviour (Apache Kafka's PlainSaslServer): a wrong user and a wrong password are told as one.
+Behaviour (Apache Kafka's PlainSaslServer): a wrong user and a wrong password get the same answer.
 
 Called by: `settings`, for each login.
 """

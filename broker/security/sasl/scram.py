@@ -4,7 +4,7 @@ Rules
 1. The exchange is done only by a proof that fits the credential which it began with, and which the
    user still has.
 2. A user who has no credential is refused at once, as by Apache Kafka's ScramSaslServer; the
-   client is told what a wrong password is told.
+   client gets the answer to a wrong password.
 3. With `tokenauth=true` the user is the id of a delegation token (KIP-48); the login is its
    owner's, and expires with it.
 
@@ -93,7 +93,7 @@ class ScramExchange:
         """Take the client's first message, then its final one."""
         if self._begun is None:
             return self._begin(parse_client_first(response), now_ms)
-        begun, self._begun = self._begun, None  # whoever fails begins anew
+        begun, self._begun = self._begun, None  # a client that fails starts over
         return self._finish(begun, response, now_ms)
 
     def _begin(self, first: ClientFirst, now_ms: int) -> bytes:

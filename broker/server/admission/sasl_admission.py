@@ -141,7 +141,7 @@ class SaslAdmission:
         return b"".join(piece for piece in pieces if not isinstance(piece, StoredBytes))
 
     async def _answer_refused(self, channel: _Channel, answer: Any) -> None:
-        """Let a refused client wait, then tell it; bare tokens have no form for that."""
+        """Let a refused client wait, then answer it; bare tokens have no form for that."""
         await trio.sleep(self._sasl.failure_delay_ms / 1000)
         if isinstance(answer, bytes):
             with trio.move_on_after(LOGIN_TIMEOUT_S), contextlib.suppress(OSError):
@@ -166,7 +166,7 @@ class _Channel:
         self._unsent = b""
 
     async def answer(self, answer: Callable[[memoryview], bytes]) -> None:
-        """Receive a message, and send what `answer` makes of it, once there are no more.
+        """Receive a message, and send what `answer` makes of it, once there are none left.
 
         Raises:
             RemoteProtocolError: it is too large.

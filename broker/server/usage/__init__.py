@@ -1,1 +1,1 @@
-"""What requests cost and use, counted, told, and held to quotas."""
+"""What requests cost and use: counted, reported, and held to quotas."""

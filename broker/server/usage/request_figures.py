@@ -91,7 +91,7 @@ class SlowRequestLimit:
 
     Attributes:
         nanoseconds: the limit.
-        report: told of each request, and when its answer had left.
+        report: called with each request, and when its answer had left.
     """
 
     __slots__ = ("nanoseconds", "report")

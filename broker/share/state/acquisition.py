@@ -6,7 +6,7 @@ Behaviour (Apache Kafka 4.3's)
 - batch_optimized: new records are acquired up to the end of the batch that reaches the limit, so
   that a client need not take batches apart; cut into pieces of about `batch_size` records, where
   batches begin. What was released is taken as it lies there, though it be more than the limit.
-- record_limit (KIP-1206): no more than the limit. The rest of the last batch becomes available.
+- record_limit (KIP-1206): at most the limit. The rest of the last batch becomes available.
 - No more than the group's limit is in flight, from the first record that is not done with to the
   last one that was acquired; but what is released within may always be acquired again.
 - Records that failed often are isolated: from half of the delivery limit on, no others are given
@@ -28,7 +28,7 @@ _MOST_RUNS = 500  # at once, so that none takes long
 
 
 class FetchedBatches(Protocol):
-    """The batches that were read, at least one, as their headers tell."""
+    """The batches that were read, at least one, by their headers."""
 
     @property
     def first_offset(self) -> int:

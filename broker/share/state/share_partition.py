@@ -59,7 +59,7 @@ class AcquiredRange(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """What is to be kept; `write_id` and the offsets tell `on_written` what it was about."""
+    """What is to be kept; `on_written` finds by `write_id` and the offsets what it was about."""
 
     write_id: int
     first_offset: int

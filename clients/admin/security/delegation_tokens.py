@@ -128,7 +128,7 @@ class DelegationTokenAdmin:
         """Prolong a token by a period from now on; return until when it is good.
 
         Raises:
-            DelegationTokenNotFoundError, DelegationTokenExpiredError: there is none, or no more.
+            DelegationTokenNotFoundError, DelegationTokenExpiredError: there is none, or no longer.
             DelegationTokenOwnerMismatchError: the user is neither its owner nor a renewer.
         """
         request = RenewDelegationTokenRequest(

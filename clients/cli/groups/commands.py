@@ -100,7 +100,7 @@ async def list_groups(session: Session, states: tuple[str, ...], types: tuple[st
     metavar="DURATION",
     is_flag=False,
     flag_value="2s",
-    help="Again and again, every 2 s unless told otherwise.",
+    help="Again and again, every 2 s by default.",
 )
 @cluster_command
 async def describe(session: Session, group_ids: tuple[str, ...], watch: str | None) -> None:

@@ -130,7 +130,7 @@ def _load(options: dict[str, Any]) -> Load:
 
 async def _run(session: Session, compare: str | None, measure: Measure, load: Load) -> None:
     async with session.admin():
-        pass  # a cluster that does not answer is told of in one sentence
+        pass  # a cluster that does not answer is reported in one sentence
     measured: list[Measurement] = []
     for servers in [session.target.servers, *([] if compare is None else [compare])]:
         async with own_topic(session, servers, load) as topic:

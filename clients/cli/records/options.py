@@ -25,7 +25,7 @@ from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.consumer.config import ConsumerConfig
 
 # Larger than the defaults of the clients: who pipes a file wants throughput.
-_BATCH_BYTES = 900_000  # a little below what topics take unless told otherwise
+_BATCH_BYTES = 900_000  # a little below what topics take by default
 _FETCH_BYTES = 8 << 20
 
 
@@ -140,7 +140,7 @@ class ConsumeOptions:
 
     @property
     def is_following(self) -> bool:
-        """Whether to wait for what comes: unless told otherwise, only for a count."""
+        """Whether to wait for what comes: by default only for a count."""
         return self.count is not None if self.follow is None else self.follow
 
     @property

@@ -193,7 +193,7 @@ class Sampler:
                 return sum(found.lag or 0 for found in share.values() if found is not None)
             offsets = await committed_offsets(self._admin, group_id, kind)
         except KafkaClientError:
-            return None  # gone meanwhile, or its coordinator moves: the next look tells
+            return None  # gone meanwhile, or its coordinator moves: the next sample shows it
         return sum(
             max(ends[item] - offset, 0)
             for item, offset in offsets.items()

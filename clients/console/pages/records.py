@@ -1,4 +1,4 @@
-"""The records of a topic: a page of them, one of them, and a search that tells how far it is.
+"""The records of a topic: a page of them, one of them, and a search that says how far it is.
 
 A search is a stream of server-sent events: `found` with rows as HTML, `progress`, then `done` or
 `failed`. It ends with the connection: who leaves the page, or stops it, cancels it.

@@ -134,7 +134,7 @@ class RecordReader:
     async def _move(
         self, positions: dict[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> bool:
-        """Bring positions up to date; drop those at their ends; tell whether one has moved."""
+        """Bring positions up to date; drop those at their ends; return whether one has moved."""
         has_moved = False
         for item, before in list(positions.items()):
             position = min(await self._consumer.position(item), ends[item])

@@ -202,7 +202,7 @@ class ClassicMember:
             await trio.lowlevel.checkpoint()
             return
         async with self._turnstile.turn():
-            now = self.membership.step(_now_ms())  # the member may have been thrown out meanwhile
+            now = self.membership.step(_now_ms())  # the member may have been removed meanwhile
             if isinstance(now, Prepare):
                 if not now.lost:
                     await self._auto_commit.commit(now.revoked)

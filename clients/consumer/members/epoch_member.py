@@ -4,7 +4,7 @@ Owns the tasks of the member. Rules:
 1. Partitions are given up and taken over only while the application looks at no record: within
    its poll (`Turnstile`). Once that has begun it is finished, also if the poll is cancelled.
 2. Before partitions are given up what was consumed of them is committed, if that is automatic;
-   then the listener is told, and only then the coordinator.
+   then the listener is called, and only then the coordinator hears of it.
 3. Heartbeats go on meanwhile, as often as the coordinator wants them.
 4. An application that stays away from poll longer than max_poll_interval_ms leaves the group, and
    joins again with its next poll; who takes records one by one is seen by that.
@@ -193,7 +193,7 @@ class EpochMember:
                 await self._auto_commit.commit(step.revoked)
                 await self._listener.given_up(step.revoked, is_lost=False)
             if not member.revoked(step):
-                self._partitions.assign(sorted(member.owned))  # thrown out meanwhile
+                self._partitions.assign(sorted(member.owned))  # fenced meanwhile
                 return
             self._partitions.assign(sorted(step.assigned))
             member.reconciled(step)

@@ -42,7 +42,7 @@ class EpochStanding:
 
     @property
     def owner(self) -> GroupMetadata | None:
-        """As which member it was given what it owns, also if it is thrown out meanwhile."""
+        """As which member it was given what it owns, also if it is fenced meanwhile."""
         epoch = self._member.last_epoch
         return None if epoch == JOIN_EPOCH else self._as_of(epoch)
 
@@ -69,5 +69,5 @@ class EpochStanding:
         return self._member.tenure(partitions)
 
     def refused(self, code: ErrorCode) -> None:
-        """A commit was refused because of who sent it: the next heartbeat tells why."""
+        """A commit was refused because of who sent it: the next heartbeat says why."""
         self._member.pace.hasten()

@@ -10,7 +10,7 @@
     STABLE      nothing                 PREPARING
     FAILED      nothing                 UNJOINED, once access may be granted again
 
-and all but the last to UNJOINED, when the member is thrown out or leaves, and to FAILED.
+and all but the last to UNJOINED, when the member is removed or leaves, and to FAILED.
 
 Called by: `membership`.
 """

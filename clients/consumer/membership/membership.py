@@ -8,7 +8,7 @@ Owns the member's id, generation and partitions, and what is to be done next. Ru
    it has synced; both are the application's business and are done while it looks at no record.
    In an eager group all partitions are given up; in a cooperative one only those that the member
    no longer wants, and after the sync those that the leader gave away, which makes it join again.
-3. A member that was thrown out, or has stayed away from `poll` too long, has lost its partitions:
+3. A member that was removed, or has stayed away from `poll` too long, has lost its partitions:
    it gives them up (`Prepare.lost`) without committing.
 4. A static member (group_instance_id) does not leave; if another one takes its place it fails.
 5. What an old generation is answered is ignored.
@@ -84,7 +84,7 @@ class Membership:
         self.protocol_name: str | None = None
         self.is_leader = False
         self.owned: Partitions = _NOTHING
-        # As which member it was given what it owns: it stays that, also if it is thrown out
+        # As which member it was given what it owns: it stays that, also if it is removed
         # meanwhile, so that the coordinator refuses what is committed for it in a transaction.
         self.owner: GroupMetadata | None = None
         self.failure: KafkaClientError | None = None
@@ -213,7 +213,7 @@ class Membership:
     def prepared(self) -> None:
         """The partitions of `Prepare` are given up."""
         if self.state is not MemberState.PREPARING:
-            return  # the member left, or was thrown out meanwhile
+            return  # the member left, or was removed meanwhile
         self.owned -= self._to_give_up()
         self._is_lost = False
         self.is_leader = False

@@ -1,7 +1,7 @@
 """Why a member of a classic group has to join again: its topics have changed, or its group has.
 
-Owns the topics subscribed to, those the member has joined with, and the reason that the coordinator
-is told (KIP-800). The first reason stays until an assignment has come.
+Owns the topics subscribed to, those the member has joined with, and the reason that JoinGroup
+gives (KIP-800). The first reason stays until an assignment has come.
 
 Called by: `membership`.
 """

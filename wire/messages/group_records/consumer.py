@@ -60,7 +60,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @message("0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The timestamp tells when the assignment was computed (KIP-1263)."""
+    """The timestamp says when the assignment was computed (KIP-1263)."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0, ignorable=True)
@@ -81,7 +81,7 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @struct
 class ConsumerGroupCurrentTopicPartitions:
-    """The epochs tell since when the member has each of the partitions (Kafka 4.3)."""
+    """The epochs say since when the member has each of the partitions (Kafka 4.3)."""
 
     topic_id: bytes = uuid()
     partitions: list[int] = array(INT32)
