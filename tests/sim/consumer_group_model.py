@@ -11,14 +11,29 @@ by the clock of the simulation. It raises at once for what no later event can me
 3. Who lost a partition to another member commits no more for it.
 4. In the end every partition has an owner, all members are in one epoch, and nothing changes any
    more, not even if the coordinator dies and another one reads its log.
+5. Nobody keeps a copy of the state of what it has itself (standby tasks of a streams group). In the
+   end there are as many copies as are set, as far as there are members for them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kraftrio.testing.simulation.world import SimulationFailure
+
+
+class Given(NamedTuple):
+    """What a member has, or is given.
+
+    Attributes:
+        owned: partitions that it works on.
+        copies: partitions whose state it keeps a copy of.
+    """
+
+    owned: set[int]
+    copies: set[int]
 
 
 @dataclass(slots=True)
@@ -27,6 +42,7 @@ class View:
 
     Attributes:
         owned: partitions that it uses, until it says or learns that it does not.
+        copies: partitions whose state it keeps a copy of.
         heard_s: when its last heartbeat was sent that was answered.
         node: who answered.
         lost_s: since when another member has what it had.
@@ -34,17 +50,23 @@ class View:
 
     epoch: int = 0
     owned: set[int] = field(default_factory=set)
+    copies: set[int] = field(default_factory=set)
     heard_s: float = 0.0
     node: int = -1
     lost_s: dict[int, float] = field(default_factory=dict)
 
 
 class ConsumerGroupModel:
-    """See the module; one group."""
+    """See the module; one group.
 
-    def __init__(self, partition_count: int, session_s: float) -> None:
+    Args:
+        copy_count: how many copies of a partition's state are wanted.
+    """
+
+    def __init__(self, partition_count: int, session_s: float, copy_count: int = 0) -> None:
         self._partition_count = partition_count
         self._session_s = session_s
+        self._copy_count = copy_count
         self.views: dict[str, View] = {}
         self.commit_count = 0
         self.take_over_count = 0  # partitions whose former owner was not heard for a session
@@ -64,13 +86,14 @@ class ConsumerGroupModel:
         """A process was fenced."""
         view = self.views[name]
         view.owned.clear()
+        view.copies.clear()
         view.epoch = 0
 
     def hear(
         self,
         name: str,
         epoch: int,
-        assigned: set[int] | None,
+        given: Given | None,
         *,
         sent_s: float,
         node: int,
@@ -79,12 +102,17 @@ class ConsumerGroupModel:
         """A heartbeat was answered; return the partitions that are new."""
         view = self.views[name]
         view.epoch, view.heard_s, view.node = epoch, sent_s, node
-        if assigned is None:
+        if given is None:
             return set()
-        added = assigned - view.owned
+        added = given.owned - view.owned
         for partition in added:
             self._take(name, partition, node, now_s)
         view.owned |= added
+        view.copies = given.copies
+        if view.copies & view.owned:
+            raise SimulationFailure(
+                f"{name} is to keep copies of {sorted(view.copies)}, and has {sorted(view.owned)}"
+            )
         return added
 
     def _take(self, name: str, partition: int, node: int, now_s: float) -> None:
@@ -152,8 +180,15 @@ class ConsumerGroupModel:
         counts = [len(view.owned) for view in self.views.values()]
         if max(counts) - min(counts) > 1:
             return f"members have {sorted(counts)} partitions"
+        copies = sorted(one for view in self.views.values() for one in view.copies)
+        each = min(self._copy_count, len(self.views) - 1)
+        if copies != sorted([*range(self._partition_count)] * each):
+            return f"copies are kept of {copies}, not {each} of each"
         return None
 
-    def state(self) -> dict[str, tuple[int, list[int]]]:
-        """The epoch that everybody is in, and what it has."""
-        return {name: (view.epoch, sorted(view.owned)) for name, view in self.views.items()}
+    def state(self) -> dict[str, tuple[int, list[int], list[int]]]:
+        """The epoch that everybody is in, what it has, and what it keeps copies of."""
+        return {
+            name: (view.epoch, sorted(view.owned), sorted(view.copies))
+            for name, view in self.views.items()
+        }

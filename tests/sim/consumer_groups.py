@@ -46,9 +46,10 @@ def run_group(seed: int, kind: GroupKind = CONSUMER) -> Result:
     rng = Random(f"{kind.name} group {seed}")
     result = Result()
     properties = kind.properties(rng, SESSION_S)
+    copy_count = 0 if kind.copies is None else int(properties[kind.copies])
 
     async def script(stage: Stage) -> None:
-        await _Run(kind, stage, rng, result).play()
+        await _Run(kind, stage, rng, result, copy_count).play()
 
     try:
         world = play(script, seed=f"{kind.name} group {seed}", properties=properties)
@@ -62,13 +63,15 @@ def run_group(seed: int, kind: GroupKind = CONSUMER) -> Result:
 
 
 class _Run:
-    def __init__(self, kind: GroupKind, stage: Stage, rng: Random, result: Result) -> None:
+    def __init__(
+        self, kind: GroupKind, stage: Stage, rng: Random, result: Result, copy_count: int
+    ) -> None:
         self._kind = kind
         self._stage = stage
         self._rng = rng
         self._result = result
         self._partition_count = rng.randint(1, 9)
-        self._model = ConsumerGroupModel(self._partition_count, SESSION_S)
+        self._model = ConsumerGroupModel(self._partition_count, SESSION_S, copy_count)
         self._client = stage.client("observer")
         self._members: list[ConsumerMember] = []
 
@@ -178,7 +181,7 @@ class _Run:
             one.member_id: (
                 one.instance_id,
                 one.member_epoch,
-                self._kind.partitions(one.assignment),
+                self._kind.described(one.assignment),
             )
             for one in group.members
         }

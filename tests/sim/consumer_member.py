@@ -27,7 +27,7 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchRequestTopics,
 )
 from tests.sim.client import SimClient, Unavailable
-from tests.sim.consumer_group_model import ConsumerGroupModel
+from tests.sim.consumer_group_model import ConsumerGroupModel, Given
 from tests.sim.group_kinds import GroupKind, Identity
 
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -104,6 +104,7 @@ class _Process:
         )
         self._epoch = 0
         self._assigned: set[int] = set()  # what the coordinator says
+        self._copies: set[int] = set()
         self._positions: dict[int, int] = {}
         self._coordinator = -1
         self._is_all_told = False  # the next heartbeat may leave out what did not change
@@ -130,7 +131,7 @@ class _Process:
     def _forget(self) -> None:
         self._model.lose_all(self.name)
         self._epoch, self._is_all_told, self._has_news = 0, False, False
-        self._assigned, self._positions = set(), {}
+        self._assigned, self._copies, self._positions = set(), set(), {}
 
     async def _ends(self) -> bool:
         dice = self._rng.random()
@@ -182,26 +183,28 @@ class _Process:
         self._positions = {one: at for one, at in self._positions.items() if one in owned}
         self._model.release(self.name, owned)
         tells_all = not self._is_all_told
-        request = self._protocol.heartbeat(
-            self._epoch, owned if tells_all or self._has_news else None, tells_all=tells_all
-        )
+        has = Given(owned, self._copies) if tells_all or self._has_news else None
+        request = self._protocol.heartbeat(self._epoch, has, tells_all=tells_all)
         sent_s = self.client.world.now_s
         response = await self._call(request, self._member._kind.heartbeat_version)
         self._check(response.error_code, "heartbeat")  # type: ignore[attr-defined]
-        assigned = self._protocol.assigned(response)
+        given = self._protocol.given(response)
         self._epoch = response.member_epoch  # type: ignore[attr-defined]
         added = self._model.hear(
             self.name,
             self._epoch,
-            assigned,
+            given,
             sent_s=sent_s,
             node=self._coordinator,
             now_s=self.client.world.now_s,
         )
-        self._is_all_told, self._has_news = True, assigned is not None
-        if assigned is not None:
-            self._assigned = assigned
-            self.client.note(f"epoch {self._epoch} has {sorted(assigned)}, new {sorted(added)}")
+        self._is_all_told, self._has_news = True, given is not None
+        if given is not None:
+            self._assigned, self._copies = given
+            self.client.note(
+                f"epoch {self._epoch} has {sorted(given.owned)}, new {sorted(added)},"
+                f" copies {sorted(given.copies)}"
+            )
 
     async def _leave(self) -> None:
         self._model.lose_all(self.name)

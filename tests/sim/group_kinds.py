@@ -1,7 +1,8 @@
 """The kinds of group that a simulation plays: how their members speak, and how they are described.
 
 A member is the same for all of them (`consumer_member`): it is given partitions, gives them up, and
-commits offsets. In a streams group they are the active tasks of one subtopology that reads a topic.
+commits offsets. In a streams group they are the active tasks of one subtopology that reads a topic;
+of their state other members keep copies, as standby tasks.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
+from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.messages.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -21,8 +23,10 @@ from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTaskIds,
+    StreamsGroupHeartbeatRequestTopicInfo,
     StreamsGroupHeartbeatRequestTopology,
 )
+from tests.sim.consumer_group_model import Given
 
 _LEAVES, _LEAVES_AS_STATIC = -1, -2
 _REBALANCE_TIMEOUT_MS = 60_000
@@ -42,15 +46,15 @@ class Identity:
 class MemberProtocol(Protocol):
     """How one process of a member speaks to the coordinator."""
 
-    def heartbeat(self, epoch: int, owned: set[int] | None, *, tells_all: bool) -> Any:
+    def heartbeat(self, epoch: int, has: Given | None, *, tells_all: bool) -> Any:
         """Make a heartbeat.
 
         Args:
-            owned: the partitions that it has; None: that has not changed.
+            has: what it has; None: that has not changed.
             tells_all: whether it says all of itself.
         """
 
-    def assigned(self, response: Any) -> set[int] | None:
+    def given(self, response: Any) -> Given | None:
         """What an answer gives it; None: nothing new."""
 
     def leave(self) -> Any:
@@ -70,29 +74,29 @@ class ConsumerProtocol:
             group_id=one.group, member_id=one.member_id, member_epoch=epoch
         )
 
-    def heartbeat(self, epoch: int, owned: set[int] | None, *, tells_all: bool) -> Any:
+    def heartbeat(self, epoch: int, has: Given | None, *, tells_all: bool) -> Any:
         request = self._request(epoch)
         if tells_all:
             request.instance_id = self._identity.instance_id
             request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
             request.subscribed_topic_names = [self._identity.topic]
-        if owned is not None:
+        if has is not None:
             request.topic_partitions = [
                 ConsumerGroupHeartbeatTopicPartitions(
-                    topic_id=self._topic_id, partitions=sorted(owned)
+                    topic_id=self._topic_id, partitions=sorted(has.owned)
                 )
-                for _ in range(bool(owned))
+                for _ in range(bool(has.owned))
             ]
         return request
 
-    def assigned(self, response: Any) -> set[int] | None:
+    def given(self, response: Any) -> Given | None:
         if response.assignment is None:
             return None
         found: set[int] = set()
         for one in response.assignment.topic_partitions:
             self._topic_id = one.topic_id
             found |= set(one.partitions)
-        return found
+        return Given(found, set())
 
     def leave(self) -> Any:
         is_static = self._identity.instance_id is not None
@@ -113,7 +117,7 @@ class StreamsProtocol:
             group_id=one.group, member_id=one.member_id, member_epoch=epoch
         )
 
-    def heartbeat(self, epoch: int, owned: set[int] | None, *, tells_all: bool) -> Any:
+    def heartbeat(self, epoch: int, has: Given | None, *, tells_all: bool) -> Any:
         request = self._request(epoch)
         if tells_all:
             request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
@@ -122,27 +126,44 @@ class StreamsProtocol:
             request.topology = StreamsGroupHeartbeatRequestTopology(
                 subtopologies=[
                     StreamsGroupHeartbeatRequestSubtopology(
-                        subtopology_id=_SUBTOPOLOGY, source_topics=[self._identity.topic]
+                        subtopology_id=_SUBTOPOLOGY,
+                        source_topics=[self._identity.topic],
+                        state_changelog_topics=[
+                            StreamsGroupHeartbeatRequestTopicInfo(
+                                name=f"{self._identity.group}-store-changelog"
+                            )
+                        ],
                     )
                 ]
             )
-        if owned is not None:
-            request.active_tasks = [
-                StreamsGroupHeartbeatRequestTaskIds(
-                    subtopology_id=_SUBTOPOLOGY, partitions=sorted(owned)
-                )
-                for _ in range(bool(owned))
-            ]
-            request.standby_tasks, request.warmup_tasks = [], []
+        if has is not None:
+            request.active_tasks, request.standby_tasks = map(_task_ids, has)
+            request.warmup_tasks = []
         return request
 
-    def assigned(self, response: Any) -> set[int] | None:
+    def given(self, response: Any) -> Given | None:
         if response.active_tasks is None:
             return None
-        return {partition for one in response.active_tasks for partition in one.partitions}
+        if response.warmup_tasks:  # as in Kafka 4.3, whose assignor knows none
+            raise SimulationFailure(f"{self._identity.member_id} is to warm up: {response}")
+        return Given(_partitions(response.active_tasks), _partitions(response.standby_tasks))
 
     def leave(self) -> Any:
         return self._request(_LEAVES)
+
+
+def _task_ids(partitions: set[int]) -> list[StreamsGroupHeartbeatRequestTaskIds]:
+    return [
+        StreamsGroupHeartbeatRequestTaskIds(
+            subtopology_id=_SUBTOPOLOGY, partitions=sorted(partitions)
+        )
+        for _ in range(bool(partitions))
+    ]
+
+
+def _partitions(entries: Any) -> set[int]:
+    """Of topics, or of subtopologies."""
+    return {partition for one in entries for partition in one.partitions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +174,21 @@ class GroupKind:
         name: as in the names of its settings.
         heartbeat_version: of the requests that its members send.
         may_be_static: whether it has static members.
+        copies: its setting for how many copies of a state there are to be, if it has any.
         more: settings of a run beside the times of heartbeats.
         describe: makes the request for a description.
-        partitions: the partitions in a description's assignment.
+        described: what a description's assignment gives a member.
     """
 
     name: str
     protocol: Callable[[Identity], MemberProtocol]
     heartbeat_version: int
     may_be_static: bool
+    copies: str | None
     more: Callable[[Random], dict[str, str]]
     describe: Callable[[str], Any]
     describe_version: int
-    partitions: Callable[[Any], list[int]]
+    described: Callable[[Any], Given]
 
     def properties(self, rng: Random, session_s: float) -> dict[str, str]:
         """The brokers' settings for a run."""
@@ -178,16 +201,9 @@ class GroupKind:
             f"{start}.min.heartbeat.interval.ms": "500",
             f"{start}.heartbeat.interval.ms": "500",
             f"{start}.assignment.interval.ms": str(rng.choice((0, 300, 1000))),
+            **({} if self.copies is None else {self.copies: str(rng.randrange(3))}),
             **self.more(rng),
         }
-
-
-def _partitions_of_topics(assignment: Any) -> list[int]:
-    return sorted(index for one in assignment.topic_partitions for index in one.partitions)
-
-
-def _active_tasks(assignment: Any) -> list[int]:
-    return sorted(index for one in assignment.active_tasks for index in one.partitions)
 
 
 CONSUMER = GroupKind(
@@ -195,10 +211,11 @@ CONSUMER = GroupKind(
     protocol=ConsumerProtocol,
     heartbeat_version=1,
     may_be_static=True,
+    copies=None,
     more=lambda rng: {"group.consumer.assignors": rng.choice(("uniform,range", "range"))},
     describe=lambda group: ConsumerGroupDescribeRequest(group_ids=[group]),
     describe_version=1,
-    partitions=_partitions_of_topics,
+    described=lambda assignment: Given(_partitions(assignment.topic_partitions), set()),
 )
 
 STREAMS = GroupKind(
@@ -206,8 +223,11 @@ STREAMS = GroupKind(
     protocol=StreamsProtocol,
     heartbeat_version=0,
     may_be_static=False,
+    copies="group.streams.num.standby.replicas",
     more=lambda rng: {"group.streams.initial.rebalance.delay.ms": str(rng.choice((0, 500, 2000)))},
     describe=lambda group: StreamsGroupDescribeRequest(group_ids=[group]),
     describe_version=0,
-    partitions=_active_tasks,
+    described=lambda assignment: Given(
+        _partitions(assignment.active_tasks), _partitions(assignment.standby_tasks)
+    ),
 )

@@ -7,8 +7,10 @@ Owns: `STREAMS_MUTATIONS`, name -> the patches that switch one in. Called by:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from kraftrio.broker.coordinator.groups.streams.assignors.process_load import ProcessLoad
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
 from kraftrio.broker.coordinator.groups.streams.heartbeats import Heartbeats
@@ -94,6 +96,35 @@ def _nothing_ever_changes() -> list[Patch]:
     return [(Heartbeats, "unchanged", unchanged)]
 
 
+def _copy_beside_the_original() -> list[Patch]:
+    """A process is given a copy of the state of what it runs itself."""
+    return [(ProcessLoad, "has_task", lambda self, task: False)]
+
+
+def _one_copy_too_few() -> list[Patch]:
+    """A copy of each state is left out."""
+    counted = Heartbeats.assignment_configs
+
+    def assignment_configs(self: Heartbeats, group_id: str) -> dict[str, str]:
+        configs = counted(self, group_id)
+        return {name: str(max(int(value) - 1, 0)) for name, value in configs.items()}
+
+    return [(Heartbeats, "assignment_configs", assignment_configs)]
+
+
+def _copies_are_not_read() -> list[Patch]:
+    """A coordinator that loads does not take over who is to keep copies."""
+    loaded = StreamsGroups.on_loaded
+
+    def on_loaded(self: StreamsGroups, now: Any) -> Any:
+        for group in self._registry.all_of(StreamsGroup):
+            members = group.target.members
+            members.update({name: replace(one, standby={}) for name, one in members.items()})
+        return loaded(self, now)
+
+    return [(StreamsGroups, "on_loaded", on_loaded)]
+
+
 STREAMS_MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "give-what-others-have": _give_what_others_have,
     "do-not-await-what-is-given-up": _do_not_await_what_is_given_up,
@@ -103,4 +134,7 @@ STREAMS_MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "targets-are-not-read": _targets_are_not_read,
     "epochs-are-not-read": _epochs_are_not_read,
     "nothing-ever-changes": _nothing_ever_changes,
+    "copy-beside-the-original": _copy_beside_the_original,
+    "one-copy-too-few": _one_copy_too_few,
+    "copies-are-not-read": _copies_are_not_read,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.testing.simulation.world import SimulationFailure
-from tests.sim.consumer_group_model import ConsumerGroupModel
+from tests.sim.consumer_group_model import ConsumerGroupModel, Given
 
 SESSION_S = 3.0
 
@@ -16,34 +16,34 @@ def model() -> ConsumerGroupModel:
     model = ConsumerGroupModel(2, SESSION_S)
     model.begin("a")
     model.begin("b")
-    assert model.hear("a", 1, {0, 1}, sent_s=0.9, node=1, now_s=1.0) == {0, 1}
+    assert model.hear("a", 1, Given({0, 1}, set()), sent_s=0.9, node=1, now_s=1.0) == {0, 1}
     return model
 
 
 def test_handed_over(model: ConsumerGroupModel) -> None:
     """Who lets go of a partition before the other one gets it may commit until then."""
     model.commit("a", 1, 5, sent_s=1.1, now_s=1.2)
-    assert model.hear("a", 1, {0}, sent_s=1.2, node=1, now_s=1.3) == set()
+    assert model.hear("a", 1, Given({0}, set()), sent_s=1.2, node=1, now_s=1.3) == set()
     assert model.unsettled() is not None
     model.release("a", {0})
     model.hear("a", 2, None, sent_s=1.4, node=1, now_s=1.5)
-    model.hear("b", 2, {1}, sent_s=1.5, node=1, now_s=1.6)
+    model.hear("b", 2, Given({1}, set()), sent_s=1.5, node=1, now_s=1.6)
     model.find("b", 1, 5, sent_s=1.7)
     model.commit("b", 1, 6, sent_s=1.7, now_s=1.8)
     assert model.unsettled() is None
-    assert model.state() == {"a": (2, [0]), "b": (2, [1])}
+    assert model.state() == {"a": (2, [0], []), "b": (2, [1], [])}
 
 
 def test_two_owners(model: ConsumerGroupModel) -> None:
     """While the former one was heard by the same coordinator, within its session."""
     with pytest.raises(SimulationFailure, match=r"b was given partition 1, which a has"):
-        model.hear("b", 2, {1}, sent_s=3.8, node=1, now_s=3.89)
+        model.hear("b", 2, Given({1}, set()), sent_s=3.8, node=1, now_s=3.89)
 
 
 @pytest.mark.parametrize(("node", "now_s"), [(1, 3.91), (2, 1.5)])
 def test_taken_over(model: ConsumerGroupModel, node: int, now_s: float) -> None:
     """From one that was silent for a session, or heard by a former coordinator only."""
-    model.hear("b", 2, {1}, sent_s=now_s - 0.01, node=node, now_s=now_s)
+    model.hear("b", 2, Given({1}, set()), sent_s=now_s - 0.01, node=node, now_s=now_s)
     assert model.take_over_count == 1
     model.commit("a", 0, 9, sent_s=now_s + 1, now_s=now_s + 2)
     with pytest.raises(SimulationFailure, match="a committed for partition 1, which it had lost"):
@@ -70,3 +70,18 @@ def test_unsettled(model: ConsumerGroupModel) -> None:
     assert model.unsettled() == "owned are []"
     model.end("a")
     assert "a" not in model.state()
+
+
+def test_copies() -> None:
+    """Of each partition as many as are set, if there are members for them; never at its owner."""
+    model = ConsumerGroupModel(2, SESSION_S, copy_count=2)
+    model.begin("a")
+    model.begin("b")
+    model.hear("a", 1, Given({0}, {1}), sent_s=0.9, node=1, now_s=1.0)
+    model.hear("b", 1, Given({1}, set()), sent_s=0.9, node=1, now_s=1.0)
+    assert model.unsettled() == "copies are kept of [1], not 1 of each"
+    model.hear("b", 1, Given({1}, {0}), sent_s=1.9, node=1, now_s=2.0)
+    assert model.unsettled() is None
+    assert model.state() == {"a": (1, [0], [1]), "b": (1, [1], [0])}
+    with pytest.raises(SimulationFailure, match=r"b is to keep copies of \[0, 1\], and has \[1\]"):
+        model.hear("b", 1, Given({1}, {0, 1}), sent_s=2.9, node=1, now_s=3.0)

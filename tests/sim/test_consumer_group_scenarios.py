@@ -1,6 +1,6 @@
 """Groups of members that come and go while coordinators die, and breaches of what those promise.
 
-Consumer groups (KIP-848), and streams groups (KIP-1071) by the active tasks of their members.
+Consumer groups (KIP-848), and streams groups (KIP-1071) by active and standby tasks.
 
 TEST_SIM_GROUP_SEEDS sets how many seeds are run (12), TEST_SIM_FIRST_SEED where they begin (1).
 """
