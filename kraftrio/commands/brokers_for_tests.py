@@ -37,13 +37,21 @@ _PARENT_CHECK_S = 0.2
     help="Where the files go; without it everything is in memory.",
 )
 @click.option(
+    "--start",
+    metavar="FILE",
+    type=click.Path(),
+    help="Begin with a saved snapshot.",
+)
+@click.option(
     "--set",
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
     help="Set a property of every broker (may be repeated).",
 )
-def test_broker(brokers: int, folder: str | None, settings: tuple[str, ...]) -> None:
+def test_broker(
+    brokers: int, folder: str | None, start: str | None, settings: tuple[str, ...]
+) -> None:
     """Run brokers for a test, on free ports, until the test ends.
 
     The first line on standard output is what clients take as bootstrap.servers. The brokers end
@@ -56,9 +64,8 @@ def test_broker(brokers: int, folder: str | None, settings: tuple[str, ...]) -> 
             raise click.UsageError(f"--set {setting!r}: wanted is NAME=VALUE")
         config[name.strip()] = value
     parent = os.getppid()
-    cluster = KafkaCluster(brokers, config=config, folder=folder)
     try:
-        cluster.start()
+        cluster = KafkaCluster(brokers, config=config, folder=folder, start=start).start()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except RuntimeError as error:

@@ -30,6 +30,7 @@ from kraftrio.testing.explaining.gathering import of_nodes
 from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
+from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.subjects import (
     DEFAULT_TIMEOUT_S,
     Group,
@@ -63,6 +64,14 @@ class _Running:
                 self._contents = contents
         return self._contents
 
+    async def restore(self, nodes: LocalNodes, snapshot: Snapshot) -> None:
+        """Let the nodes be as they were then; who looks at them is replaced."""
+        async with self._opening:
+            if self._contents is not None:
+                self._contents.close()
+                self._contents = None
+            await nodes.restore(snapshot, self.nursery)
+
     async def look(self, look: LookAt) -> Seen:
         """Look once at what is waited for."""
         return await look(await self.contents())
@@ -76,9 +85,12 @@ class KafkaCluster:
         config: properties of every node, by Kafka's names, as in server.properties.
         folder: where the files go; None: disks in memory, which are the fastest.
         in_process: False: in a process of its own, so that the program's work does not delay it.
+        start: what it begins with: a snapshot, or where one was saved. The nodes' clocks tell the
+            time of today, so retention may delete old records; properties are not in a snapshot.
 
     Raises:
         ValueError: there cannot be such a cluster; the text says what is wanted.
+        SnapshotError: it cannot begin from `start`; the text says why.
     """
 
     def __init__(
@@ -88,11 +100,16 @@ class KafkaCluster:
         config: Mapping[str, object] | None = None,
         folder: str | PathLike[str] | None = None,
         in_process: bool = True,
+        start: Start | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least 1")
         settings = {name: str(value) for name, value in (config or {}).items()}
-        self._spec = NodesSpec(brokers, settings, None if folder is None else fspath(folder))
+        snapshot = None if start is None else snapshot_at(start)
+        if snapshot is not None:
+            snapshot.check_fits(brokers)
+        place = None if folder is None else fspath(folder)
+        self._spec = NodesSpec(brokers, settings, place, snapshot)
         self._in_process = in_process
         self._stack = ExitStack()
         self._loop: LoopThread | None = None
@@ -105,7 +122,8 @@ class KafkaCluster:
         """Start every node, and wait until clients can connect.
 
         Raises:
-            ValueError: no node can start with `config`.
+            ValueError: no node can start with `config`, or `folder` has something in it where the
+                cluster is to begin with a snapshot.
             RuntimeError: it runs already, or a node could not start; the text says why.
         """
         if self._loop is not None:
@@ -289,13 +307,8 @@ class KafkaCluster:
         Raises:
             ValueError: there is no such node, or not in this process.
         """
-        running, loop = self._started()
-        if not isinstance(running.nodes, LocalNodes):
-            raise ValueError(
-                "nodes in a process of their own end together: make the cluster with"
-                " in_process=True to kill one of them"
-            )
-        by_id = running.nodes.by_id
+        nodes, running, loop = self._here("end together")
+        by_id = nodes.by_id
         if node_id not in by_id:
             known = ", ".join(map(str, by_id))
             raise ValueError(f"there is no node {node_id}: the nodes are {known}")
@@ -322,19 +335,70 @@ class KafkaCluster:
         Raises:
             ValueError: it is not clear which record is meant, or the nodes are in another process.
         """
-        running, loop = self._started()
-        nodes = running.nodes
-        if not isinstance(nodes, LocalNodes):
-            raise ValueError(
-                "the logs of nodes in a process of their own cannot be looked at: make the cluster"
-                " with in_process=True"
-            )
+        nodes, _, loop = self._here("have logs that cannot be looked at")
 
         async def look() -> Explanation:
             by_id = {node_id: each.node for node_id, each in nodes.by_id.items()}
             return explain(of_nodes(by_id), record, partition, offset)
 
         return loop.call(look).result()
+
+    # -- snapshots --------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Take what all nodes have on their disks at this instant: logs, groups, transactions.
+
+        In memory nobody notices. With a `folder`, the nodes that run are killed, as by `kill -9`,
+        and started again once the files are copied: clients' connections are cut.
+
+        Raises:
+            ValueError: the nodes are in another process.
+        """
+        nodes, running, loop = self._here("cannot be copied")
+        return loop.call(lambda: nodes.snapshot(running.nursery)).result()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Let the cluster be as it was then, at its addresses; wait until clients can connect.
+
+        Every node is killed, gets the disk of then, and is started, also one that did not run.
+        Connections of clients are cut, as at a restart of all nodes. A client that goes on meets a
+        cluster that has forgotten what came since: open new ones. Time goes on.
+
+        Raises:
+            SnapshotError: it is of a cluster with another number of nodes.
+            ValueError: the nodes are in another process.
+        """
+        nodes, running, loop = self._here("cannot go back")
+        loop.call(lambda: running.restore(nodes, snapshot)).result()
+
+    def fork(self, snapshot: Snapshot | None = None) -> KafkaCluster:
+        """Make a second cluster that begins as this one is now, or was: `with cluster.fork() as b:`
+
+        It is in memory, has addresses of its own, and is to be started and stopped as any other.
+        Neither cluster knows of the other.
+
+        Args:
+            snapshot: what it begins with; None: what there is now, see `snapshot`.
+
+        Raises:
+            SnapshotError: the snapshot is of a cluster with another number of nodes.
+            ValueError: the nodes are in another process.
+        """
+        start = self.snapshot() if snapshot is None else snapshot
+        return KafkaCluster(self._spec.node_count, config=self._spec.config, start=start)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Take a snapshot, and write it to a file for a later `start`; see `Snapshot.save`."""
+        self.snapshot().save(path)
+
+    def _here(self, what: str) -> tuple[LocalNodes, _Running, LoopThread]:
+        """The nodes, which have to be in this process."""
+        running, loop = self._started()
+        if not isinstance(running.nodes, LocalNodes):
+            raise ValueError(
+                f"nodes in a process of their own {what}: make the cluster with in_process=True"
+            )
+        return running.nodes, running, loop
 
     # -- all of it --------------------------------------------------------------------------------
 
@@ -356,8 +420,9 @@ class KafkaBroker(KafkaCluster):
         config: Mapping[str, object] | None = None,
         folder: str | PathLike[str] | None = None,
         in_process: bool = True,
+        start: Start | None = None,
     ) -> None:
-        super().__init__(1, config=config, folder=folder, in_process=in_process)
+        super().__init__(1, config=config, folder=folder, in_process=in_process, start=start)
 
 
 async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> None:

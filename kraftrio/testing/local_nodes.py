@@ -12,10 +12,14 @@ Called by: `cluster`.
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import trio
 
@@ -28,6 +32,10 @@ from kraftrio.broker.node.node import Node
 from kraftrio.net.transport import ACCEPT_BACKLOG, SystemNetwork
 from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.disk_image import DiskImage
+from kraftrio.testing.snapshots.errors import SnapshotError
+from kraftrio.testing.snapshots.folders import image_of, lay
+from kraftrio.testing.snapshots.snapshot import Snapshot
 
 HOST = "127.0.0.1"
 _IN_MEMORY = "/data"
@@ -40,11 +48,13 @@ class NodesSpec:
     Attributes:
         config: properties of every node, by Kafka's names.
         folder: where their files go, each in a folder of its own; None: disks in memory.
+        start: what they begin with; None: empty disks, or what is in the folders.
     """
 
     node_count: int
     config: Mapping[str, str]
     folder: str | None = None
+    start: Snapshot | None = None
 
 
 class Ports(SystemNetwork):
@@ -138,6 +148,44 @@ class LocalNode:
         self._stopping.set()
         await self._ended.wait()
 
+    def image(self, copies: Path) -> DiskImage:
+        """What is on its disk now. A folder is copied, and nobody may write to it meanwhile.
+
+        Args:
+            copies: where copies of files go, if need be.
+        """
+        if self._disk is not None:
+            return self._disk.image()
+        return image_of(self._folder(), copies)
+
+    def load(self, image: DiskImage) -> None:
+        """Replace all that is on its disk, while it does not run.
+
+        Raises:
+            SnapshotError: its files are not in one folder, or the image is not of one.
+        """
+        if self._disk is not None:
+            self._disk = SimDisk.of(image, _wall_ms)
+        else:
+            lay(image, self._folder())
+
+    def check_empty(self) -> None:
+        """Raise SnapshotError if there is something on its disk already."""
+        if self._disk is None and self._folder().is_dir() and os.listdir(self._folder()):
+            raise SnapshotError(
+                f"{self._folder()} is not empty: a cluster that begins with a snapshot needs a"
+                " folder of its own"
+            )
+
+    def _folder(self) -> Path:
+        directories = {*self.config.log_dirs, self.config.metadata_log_dir}
+        if len(directories) > 1:
+            raise SnapshotError(
+                f"node {self.config.node_id} has several log directories,"
+                f" {', '.join(sorted(directories))}: snapshots need one, or disks in memory"
+            )
+        return Path(directories.pop())
+
     async def kill(self) -> None:
         """End it as `kill -9` does: what it has written is there, and nobody is told."""
         if self._disk is not None:
@@ -164,11 +212,20 @@ class LocalNodes:
 
     def __init__(self, spec: NodesSpec) -> None:
         self._ports = Ports()
+        self._parent = spec.folder
+        self._copies: list[str] = []
         try:
             self.by_id = dict(self._prepared(spec))
+            if spec.start is not None:
+                for node in self.by_id.values():
+                    node.check_empty()
+                self._load(spec.start)
         except PropertyError as error:
             self._ports.close()
             raise ValueError(f"config: {error}") from error
+        except SnapshotError:
+            self._ports.close()
+            raise
 
     def _prepared(self, spec: NodesSpec) -> Iterator[tuple[int, LocalNode]]:
         ids = range(1, spec.node_count + 1)
@@ -194,15 +251,45 @@ class LocalNodes:
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Start all of them."""
-        async with trio.open_nursery() as starting:
-            for node in self.by_id.values():
-                starting.start_soon(node.start, nursery)
+        await _start(self.by_id.values(), nursery)
 
     async def kill(self) -> None:
         """End all of them at once."""
         async with trio.open_nursery() as ending:
             for node in self.by_id.values():
                 ending.start_soon(node.kill)
+
+    async def snapshot(self, nursery: trio.Nursery) -> Snapshot:
+        """Take what is on all disks. With folders, nodes that run are killed and started again."""
+        wall_ms = _wall_ms()
+        if self._parent is None:
+            return Snapshot(self._images(""), wall_ms)
+        copies = tempfile.mkdtemp(prefix=".snapshot-", dir=self._parent)
+        self._copies.append(copies)
+        running = [node for node in self.by_id.values() if node.is_running]
+        await self.kill()
+        try:
+            disks = await trio.to_thread.run_sync(self._images, copies)
+        finally:
+            await _start(running, nursery)
+        return Snapshot(disks, wall_ms)
+
+    def _images(self, copies: str) -> dict[int, DiskImage]:
+        return {
+            node_id: node.image(Path(copies, f"node-{node_id}"))
+            for node_id, node in self.by_id.items()
+        }
+
+    async def restore(self, snapshot: Snapshot, nursery: trio.Nursery) -> None:
+        """Kill all of them, give them the disks of then, and start them."""
+        snapshot.check_fits(len(self.by_id))
+        await self.kill()
+        await trio.to_thread.run_sync(self._load, snapshot)
+        await self.start(nursery)
+
+    def _load(self, snapshot: Snapshot) -> None:
+        for node_id, image in snapshot.disks.items():
+            self.by_id[node_id].load(image)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -218,5 +305,13 @@ class LocalNodes:
         return [node.failure for node in self.by_id.values() if node.failure]
 
     def close(self) -> None:
-        """Close the ports that no node has asked for."""
+        """Close the ports that no node has asked for, and remove the copies of snapshots."""
         self._ports.close()
+        for copies in self._copies:
+            shutil.rmtree(copies)
+
+
+async def _start(nodes: Iterable[LocalNode], nursery: trio.Nursery) -> None:
+    async with trio.open_nursery() as starting:
+        for node in nodes:
+            starting.start_soon(node.start, nursery)

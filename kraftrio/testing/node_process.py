@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import trio
 
@@ -29,6 +31,12 @@ class NodeProcess:
         self._command += ["--brokers", str(spec.node_count)]
         if spec.folder is not None:
             self._command += ["--data", spec.folder]
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if spec.start is not None:
+            self._folder = tempfile.TemporaryDirectory(prefix="kraftrio-start-")
+            start = Path(self._folder.name, "start.tar.zst")
+            spec.start.save(start)
+            self._command += ["--start", str(start)]
         for name, value in spec.config.items():
             self._command += ["--set", f"{name}={value}"]
         self.bootstrap_servers = ""
@@ -76,4 +84,6 @@ class NodeProcess:
                 await stream.aclose()
 
     def close(self) -> None:
-        """There is nothing that outlives the process."""
+        """Remove what it began with."""
+        if self._folder is not None:
+            self._folder.cleanup()

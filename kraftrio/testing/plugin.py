@@ -2,8 +2,8 @@
 
 Rules:
 1. A project that has no use for it pays nothing: brokers are imported when a fixture is asked for.
-2. What a test gets is empty. Brokers of the scope "module" or "session" are reset between tests,
-   and only tests with the same mark share them.
+2. What a test gets is empty, or as its `start` says. Brokers of the scope "module" or "session"
+   are made so again between tests, and only tests with the same mark share them.
 3. An async test that takes `kafka_world` runs in that world, whatever runs other async tests.
 4. Each worker of pytest-xdist has brokers of its own, on ports of their own.
 
@@ -16,7 +16,8 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
     from kraftrio.testing.fault_plan import Fault
     from kraftrio.testing.kafka_world import KafkaWorld
+    from kraftrio.testing.snapshots.snapshot import Snapshot
 
 _MARK = (
-    "kafka(scope='function', brokers=3, config={}, disk='memory', in_process=True): what the"
-    " brokers of kafka_broker and kafka_cluster are like"
+    "kafka(scope='function', brokers=3, config={}, disk='memory', in_process=True,"
+    " start=None): what the brokers of kafka_broker, kafka_cluster and kafka_world are like"
 )
 _FAULTS_MARK = (
     "kafka_faults(seeds=20): play a test that takes kafka_world so many times, each time under"
@@ -49,11 +51,19 @@ class Wish:
     config: dict[str, object] = field(default_factory=dict)
     disk: Literal["memory", "folder"] = "memory"
     in_process: bool = True
+    start: Snapshot | str | PathLike[str] | None = None
 
     @property
     def key(self) -> str:
         """Tests with the same one share brokers."""
-        return repr((self.brokers, sorted(self.config.items()), self.disk, self.in_process))
+        start = self.start if isinstance(self.start, str) else id(self.start)
+        return repr((self.brokers, sorted(self.config.items()), self.disk, self.in_process, start))
+
+    def snapshot(self) -> Snapshot | None:
+        """What brokers begin with."""
+        from kraftrio.testing.snapshots.snapshot import snapshot_at
+
+        return None if self.start is None else snapshot_at(self.start)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,21 +112,23 @@ class BrokerPool:
         from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
 
         folder = self._folders.mktemp("kafka") if wish.disk == "folder" else None
-        if brokers == 1:
-            single = KafkaBroker(config=wish.config, folder=folder, in_process=wish.in_process)
-            return single.start()
-        several = KafkaCluster(
-            brokers, config=wish.config, folder=folder, in_process=wish.in_process
-        )
-        return several.start()
+        make = KafkaBroker if brokers == 1 else functools.partial(KafkaCluster, brokers)
+        return make(
+            config=wish.config,
+            folder=folder,
+            in_process=wish.in_process,
+            start=wish.snapshot(),
+        ).start()
 
     @contextmanager
     def lend(self, wish: Wish, brokers: int) -> Iterator[KafkaCluster]:
-        """Give a test a cluster, empty, that others have had or will have."""
+        """Give a test a cluster, as it began, that others have had or will have."""
         key = f"{brokers} {wish.key}"
         cluster = self._shared.get(key)
         if cluster is None:
             cluster = self._shared[key] = self.start(wish, brokers)
+        elif (snapshot := wish.snapshot()) is not None:
+            cluster.restore(snapshot)
         else:
             cluster.reset()
         yield cluster
@@ -155,6 +167,13 @@ def _wish(item: pytest.Item) -> Wish:
         raise pytest.UsageError(
             f"@pytest.mark.kafka(disk={wish.disk!r}): wanted is memory or folder"
         )
+    if wish.start is not None and wish.scope != "function" and not wish.in_process:
+        raise pytest.UsageError(
+            "@pytest.mark.kafka(start=..., in_process=False): brokers in a process of their own"
+            " cannot go back for the next test; add scope='function'"
+        )
+    if isinstance(wish.start, str | PathLike):
+        wish = replace(wish, start=str(item.path.parent / wish.start))
     return wish
 
 
@@ -215,7 +234,8 @@ def _new_world(item: pytest.Item, seed: int, faults: Sequence[Fault]) -> KafkaWo
     from kraftrio.testing.kafka_world import KafkaWorld
 
     wish = _wish(item)
-    return KafkaWorld(seed, wish.brokers, config=wish.config, faults=faults)
+    start = wish.snapshot()
+    return KafkaWorld(seed, wish.brokers, config=wish.config, faults=faults, start=start)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

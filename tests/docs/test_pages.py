@@ -47,7 +47,12 @@ NOT_PLAYED = {
     "operate/console.md": "what it shows is for a browser, which has a test of its own",
     "install.md": "a dependency of another program is no command",
     **dict.fromkeys(
-        ("testing/index.md", "testing/tutorial.md", "testing/virtual-time.md"),
+        (
+            "testing/index.md",
+            "testing/snapshots.md",
+            "testing/tutorial.md",
+            "testing/virtual-time.md",
+        ),
         "its programs are tests, which the test of the plugin plays",
     ),
 }

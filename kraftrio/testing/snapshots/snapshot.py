@@ -39,7 +39,9 @@ class Snapshot:
 
         Raises:
             OSError: it cannot be written.
+            SnapshotError: its cluster had a folder, and is stopped.
         """
+        self._check_kept()
         manifest = Manifest(list(self.disks), self.wall_ms)
         archive.write(Path(path), manifest, self.disks)
 
@@ -53,8 +55,18 @@ class Snapshot:
         manifest, disks = archive.read(Path(path))
         return cls(disks, manifest.wall_ms)
 
+    def _check_kept(self) -> None:
+        for disk in self.disks.values():
+            for file in disk.files.values():
+                if isinstance(file.content, Path) and not file.content.exists():
+                    raise SnapshotError(
+                        "the snapshot of a cluster with a folder is gone when that is stopped:"
+                        " save() it before"
+                    )
+
     def check_fits(self, node_count: int) -> None:
         """Raise SnapshotError if a cluster of so many nodes cannot begin from it."""
+        self._check_kept()
         if list(self.disks) != list(range(1, node_count + 1)):
             raise SnapshotError(
                 f"the snapshot is of a cluster with {_nodes(len(self.disks))}, and this one has"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trio
@@ -11,6 +12,8 @@ import trio
 from kraftrio import Admin
 from kraftrio.clients.admin.types import TopicListing
 from kraftrio.commands.tree import main
+from kraftrio.testing import Snapshot
+from kraftrio.testing.simulation.disk_image import DiskImage
 
 _COMMAND = [sys.executable, "-P", "-m", "kraftrio", "test-broker"]
 
@@ -50,3 +53,12 @@ def test_it_ends_with_the_process_that_started_it() -> None:
 def test_what_is_wrong_is_told(setting: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["test-broker", "--set", setting]) == 2
     assert said in capfd.readouterr().err
+
+
+def test_a_start_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence; the snapshot of a cluster begins one of as many nodes."""
+    assert main(["test-broker", "--start", str(tmp_path / "case")]) == 2
+    assert f"cannot read {tmp_path}/case: No such file or directory" in capsys.readouterr().err
+    Snapshot({1: DiskImage((), {}), 2: DiskImage((), {})}, 0).save(tmp_path / "case")
+    assert main(["test-broker", "--start", str(tmp_path / "case")]) == 2
+    assert "the snapshot is of a cluster with 2 nodes" in capsys.readouterr().err

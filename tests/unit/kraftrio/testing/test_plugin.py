@@ -46,6 +46,30 @@ def test_own(kafka_broker, number):
 def test_cluster(kafka_cluster):
     assert len(kafka_cluster.bootstrap_servers.split(",")) == 2
 
+@pytest.fixture(scope="module", autouse=True)
+def case(request):
+    from kraftrio.testing import KafkaBroker
+
+    with KafkaBroker() as broker:
+        broker.produce("orders", "one")
+        broker.save(request.path.parent / "case.tar.zst")
+
+@pytest.mark.kafka(scope="module", start="case.tar.zst")
+@pytest.mark.parametrize("number", range(2))
+def test_started(kafka_broker, number):
+    kafka_broker.produce("orders", "two")
+    assert len(kafka_broker.records("orders")) == 2
+
+@pytest.mark.kafka(brokers=1, start="case.tar.zst")
+async def test_started_world(kafka_world):
+    assert len(await kafka_world.records("orders")) == 1
+
+@pytest.mark.kafka(start="case.tar.zst")
+def test_start_does_not_fit(kafka_cluster): ...
+
+@pytest.mark.kafka(scope="module", start="case.tar.zst", in_process=False)
+def test_start_elsewhere(kafka_broker): ...
+
 @pytest.mark.kafka(scope="week")
 def test_scope(kafka_broker): ...
 
@@ -74,13 +98,15 @@ def test_a_project(pytester: pytest.Pytester) -> None:
     examples = _examples()
     pytester.makeconftest(_OTHER_PLUGIN)
     pytester.makepyfile(test_project=_PROJECT, **examples)
-    passed = 5 + sum(text.count("def test_") for text in examples.values())
+    passed = 8 + sum(text.count("def test_") for text in examples.values())
     result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", "--strict-markers")
-    result.assert_outcomes(passed=passed, errors=4)
+    result.assert_outcomes(passed=passed, errors=6)
     result.stdout.fnmatch_lines_random(
         [
             "*(scope='week'): wanted is function, module or session*",
             "*knows no 'borkers': wanted is one of scope, brokers, config, disk, in_process*",
+            "*a cluster with 1 node, and this one has 3 nodes: make it with brokers=1*",
+            "*cannot go back for the next test; add scope='function'*",
             "*takes names only, such as brokers=3, not 3*",
             "*(disk='tape'): wanted is memory or folder*",
         ]
