@@ -35,6 +35,7 @@ from tests.conformance.cases.calls import SETTLE_DEADLINE_S, create_topic, delet
 from tests.conformance.cases.members import alone
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.test_streams_traces import WireScript
+from tests.conformance.cases.transactional import TransactionalProducer, wait_for_transactions
 
 EPOCHS_VERSION = 9  # of OffsetCommit and OffsetFetch: by member epoch
 
@@ -184,6 +185,25 @@ def test_offsets_by_member_epoch(group: Group) -> None:
     assert group.commit(EPOCHS_VERSION) is ErrorCode.UNKNOWN_MEMBER_ID
     group.do("leave a")
     assert group.commit(EPOCHS_VERSION) is ErrorCode.NONE
+
+
+def test_offsets_in_transactions(group: Group, unique_name: Callable[[str], str]) -> None:
+    """By member, if the producer names one; what it is told of another epoch ends no producer."""
+    group.do("join a stateless")
+    wait_for_transactions(group.client)
+    producer = TransactionalProducer(group.client, unique_name("id")).init()
+
+    def commit(member_id: str, epoch: int) -> ErrorCode:
+        return producer.commit_offset(
+            group.group_id, group.topic, 1, member_id=member_id, generation_id=epoch
+        )
+
+    assert commit("a", 1) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("a", 3) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("nobody", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit("a", 2) is ErrorCode.NONE
+    assert commit("", -1) is ErrorCode.NONE
+    producer.end(commit=True)
 
 
 def test_offsets_go_with_their_topic(group: Group) -> None:

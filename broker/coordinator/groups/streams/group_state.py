@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 
+from kraftrio.broker.coordinator.groups.modern import offset_checks
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
 from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetAssignment
@@ -36,7 +37,6 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 STREAMS_GROUP_TYPE = "streams"
 _PROTOCOL_TYPE = "streams"
 _FIRST_EPOCH = 1  # of the group and its target, before anybody has joined
-_MEMBER_EPOCH_VERSION = 9  # of OffsetCommit
 
 
 class StreamsGroupState(Enum):
@@ -219,52 +219,30 @@ class StreamsGroup:
         api_version: int = 0,
         partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:
-        """Whether offsets may be committed.
+        return offset_checks.check_commit(
+            self._members,
+            member_id,
+            group_instance_id,
+            generation_id,
+            self._assigned_in,
+            transactional=transactional,
+            api_version=api_version,
+            partitions=partitions,
+        )
 
-        A member of an earlier epoch may commit for tasks that it has had since then, whether it
-        keeps them or is giving them up.
-        """
-        if generation_id < 0 and not self._members:
-            return ErrorCode.NONE
-        if transactional and generation_id < 0 and not member_id and group_instance_id is None:
-            return ErrorCode.NONE
-        member = self._members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and api_version < _MEMBER_EPOCH_VERSION:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if generation_id == member.member_epoch:
-            return ErrorCode.NONE
-        if generation_id < member.member_epoch and all(
-            self._had_since(generation_id, member, topic_id, partition)
-            for topic_id, partition in partitions
-        ):
-            return ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH
-
-    def _had_since(
-        self, epoch: int, member: StreamsMember, topic_id: bytes, partition: int
-    ) -> bool:
-        """Whether a member has had the task that reads a partition since an epoch."""
+    def _assigned_in(self, member: StreamsMember, topic_id: bytes, partition: int) -> int | None:
+        """The epoch in which a member got the task that reads a partition; None: it has it not."""
         if self.topology is None:
-            return False
+            return None
         topic = self._topic_name(topic_id)
         subtopology_id = self.topology.subtopology_by_topic.get(topic or "")
         if subtopology_id is None:
-            return False
+            return None
         for tasks in (member.assigned, member.pending_revocation):
             assignment_epoch = tasks.active.get(subtopology_id, {}).get(partition)
             if assignment_epoch is not None:
-                return epoch >= assignment_epoch
-        return False
+                return assignment_epoch
+        return None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether a member may read committed offsets; who is no member may always."""
-        if member_id is None and member_epoch < 0:
-            return ErrorCode.NONE
-        member = self._members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if member_epoch != member.member_epoch:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE
+        return offset_checks.check_fetch(self._members, member_id, member_epoch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_ASSIGNED_TASKS, AssignedTasks
 
@@ -74,6 +74,8 @@ class StreamsMember:
         assigned: what the member has, or gets with its next heartbeat.
         pending_revocation: what it has to give up first.
     """
+
+    is_classic: ClassVar = False  # there are none of that protocol
 
     member_id: str
     metadata: MemberMetadata = MemberMetadata()

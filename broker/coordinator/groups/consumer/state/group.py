@@ -16,6 +16,7 @@ from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember
 from kraftrio.broker.coordinator.groups.consumer.state.partition_epochs import PartitionEpochs
 from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import Subscriptions
+from kraftrio.broker.coordinator.groups.modern import offset_checks
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, MemberState
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
 from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, TargetAssignment
@@ -23,7 +24,6 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 
 CONSUMER_GROUP_TYPE: Final = "consumer"
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-_MEMBER_EPOCH_COMMIT_VERSION = 9
 _FIRST_EPOCH = 1  # Kafka 4.3's: the first member's join makes it 2
 
 
@@ -239,40 +239,19 @@ class ConsumerGroup:
         api_version: int = 0,
         partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:
-        """Whether a commit may be made: by a member, or by hand while there are none.
-
-        A member may be in an older epoch than its current one, of which it has not heard yet, if it
-        had all of the partitions in that epoch already.
-        """
-        if generation_id < 0 and not self.members:
-            return ErrorCode.NONE
-        if transactional and generation_id < 0 and not member_id and group_instance_id is None:
-            return ErrorCode.NONE
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if (
-            not transactional
-            and member.classic is None
-            and api_version < _MEMBER_EPOCH_COMMIT_VERSION
-        ):
-            return ErrorCode.UNSUPPORTED_VERSION
-        if generation_id == member.member_epoch:
-            return ErrorCode.NONE
-        if generation_id < member.member_epoch:
-            epochs = (member.has_at_epoch(*partition) for partition in partitions)
-            if all(epoch is not None and epoch <= generation_id for epoch in epochs):
-                return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
+        return offset_checks.check_commit(
+            self.members,
+            member_id,
+            group_instance_id,
+            generation_id,
+            ConsumerMember.has_at_epoch,
+            transactional=transactional,
+            api_version=api_version,
+            partitions=partitions,
+        )
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether offsets may be fetched, by a member of an epoch or by hand."""
-        if member_id is None and member_epoch < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if member_epoch == member.member_epoch else _stale(member)
+        return offset_checks.check_fetch(self.members, member_id, member_epoch)
 
     def check_delete(self) -> ErrorCode:
         """Only a group without members may be deleted."""
@@ -299,13 +278,6 @@ class ConsumerGroup:
             f"<ConsumerGroup {self.group_id!r} {self.state_name} epoch={self.epoch}"
             f" assignment_epoch={self.target.epoch} members={list(self.members)}>"
         )
-
-
-def _stale(member: ConsumerMember) -> ErrorCode:
-    """How a member is told that its epoch is not the current one."""
-    if member.classic is not None:
-        return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _add(counts: Counter[str], name: str, step: int) -> None:

@@ -59,6 +59,11 @@ class ConsumerMember:
     pending_revocation: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     classic: ClassicMetadata | None = None
 
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.classic is not None
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has what the target of an epoch gives it."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
