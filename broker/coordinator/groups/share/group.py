@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
+from kraftrio.broker.coordinator.groups.modern.kept_names import KeptNames
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
 from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, TargetAssignment
@@ -47,6 +48,7 @@ class ShareGroup:
         self.refresh = MetadataRefresh()
         self._states: StateProgress | None = None
         self._subscriptions: Counter[str] = Counter()  # members, by the topic they subscribe to
+        self._kept_names = KeptNames()
         self._lacks_initialized: bool | None = None  # None: to be computed
         self._complete_states: StateProgress | None = None  # those that lacked nothing
 
@@ -124,6 +126,9 @@ class ShareGroup:
 
     def put(self, member: ShareMember) -> None:
         """Add a member, or set one in the place of what it was."""
+        names = self._kept_names.of(member.subscribed_topic_names)
+        if names is not member.subscribed_topic_names:
+            member = replace(member, subscribed_topic_names=names)
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count(former, member)

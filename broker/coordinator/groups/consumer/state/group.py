@@ -17,6 +17,7 @@ from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMem
 from kraftrio.broker.coordinator.groups.consumer.state.partition_epochs import PartitionEpochs
 from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import Subscriptions
 from kraftrio.broker.coordinator.groups.modern import offset_checks
+from kraftrio.broker.coordinator.groups.modern.kept_names import KeptNames
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, MemberState
 from kraftrio.broker.coordinator.groups.modern.metadata_refresh import MetadataRefresh
 from kraftrio.broker.coordinator.groups.modern.target_assignment import NOTHING, TargetAssignment
@@ -60,6 +61,7 @@ class ConsumerGroup:
     __slots__ = (
         "_assignors",
         "_classic_protocols",
+        "_kept_names",
         "classic_member_count",
         "epoch",
         "group_id",
@@ -87,6 +89,7 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
+        self._kept_names = KeptNames()
 
     # --- state ---
 
@@ -181,6 +184,9 @@ class ConsumerGroup:
 
     def put(self, member: ConsumerMember) -> None:
         """Add a member, or set one in the place of what it was."""
+        names = self._kept_names.of(member.subscribed_topic_names)
+        if names is not member.subscribed_topic_names:
+            member = replace(member, subscribed_topic_names=names)
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count(former, member)
