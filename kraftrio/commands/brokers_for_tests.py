@@ -38,9 +38,9 @@ _PARENT_CHECK_S = 0.2
 )
 @click.option(
     "--start",
-    metavar="FILE",
+    metavar="PATH",
     type=click.Path(),
-    help="Begin with a saved snapshot.",
+    help="Begin with a saved snapshot, or a log directory of Apache Kafka.",
 )
 @click.option(
     "--set",

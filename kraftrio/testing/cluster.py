@@ -85,8 +85,9 @@ class KafkaCluster:
         config: properties of every node, by Kafka's names, as in server.properties.
         folder: where the files go; None: disks in memory, which are the fastest.
         in_process: False: in a process of its own, so that the program's work does not delay it.
-        start: what it begins with: a snapshot, or where one was saved. The nodes' clocks tell the
-            time of today, so retention may delete old records; properties are not in a snapshot.
+        start: what it begins with: a snapshot, where one was saved, or a log directory of Apache
+            Kafka (see `Snapshot.load`). The nodes' clocks tell the time of today, so retention may
+            delete old records; properties are not in a snapshot.
 
     Raises:
         ValueError: there cannot be such a cluster; the text says what is wanted.
@@ -105,9 +106,7 @@ class KafkaCluster:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least 1")
         settings = {name: str(value) for name, value in (config or {}).items()}
-        snapshot = None if start is None else snapshot_at(start)
-        if snapshot is not None:
-            snapshot.check_fits(brokers)
+        snapshot = None if start is None else snapshot_at(start, brokers)
         place = None if folder is None else fspath(folder)
         self._spec = NodesSpec(brokers, settings, place, snapshot)
         self._in_process = in_process

@@ -78,8 +78,9 @@ class KafkaWorld:
         brokers: how many nodes, each a broker and a controller.
         config: properties of every node, by Kafka's names.
         faults: what happens to it by itself.
-        start: what it begins with, instead of empty disks: a snapshot, or where one was saved. All
-            clocks begin at its time; properties of nodes are not in it.
+        start: what it begins with, instead of empty disks: a snapshot, where one was saved, or a
+            log directory of Apache Kafka (see `Snapshot.load`). All clocks begin at its time;
+            properties of nodes are not in it.
 
     Raises:
         ValueError: there cannot be such a world; the text says what is wanted.
@@ -103,9 +104,8 @@ class KafkaWorld:
         self._world = World(f"kafka-world-{seed}")
         settings = {name: str(value) for name, value in (config or {}).items()}
         self._shape = Shape(brokers, properties={**node_settings(brokers), **settings})
-        self._start = None if start is None else snapshot_at(start)
+        self._start = None if start is None else snapshot_at(start, brokers)
         if self._start is not None:
-            self._start.check_fits(brokers)
             self._world.start_wall_ms = self._start.wall_ms
         self._cluster: Cluster | None = None
         self._contents: Contents | None = None

@@ -59,11 +59,11 @@ class Wish:
         start = self.start if isinstance(self.start, str) else id(self.start)
         return repr((self.brokers, sorted(self.config.items()), self.disk, self.in_process, start))
 
-    def snapshot(self) -> Snapshot | None:
-        """What brokers begin with."""
+    def snapshot(self, brokers: int) -> Snapshot | None:
+        """What a cluster of so many nodes begins with."""
         from kraftrio.testing.snapshots.snapshot import snapshot_at
 
-        return None if self.start is None else snapshot_at(self.start)
+        return None if self.start is None else snapshot_at(self.start, brokers)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -117,7 +117,7 @@ class BrokerPool:
             config=wish.config,
             folder=folder,
             in_process=wish.in_process,
-            start=wish.snapshot(),
+            start=wish.snapshot(brokers),
         ).start()
 
     @contextmanager
@@ -127,7 +127,7 @@ class BrokerPool:
         cluster = self._shared.get(key)
         if cluster is None:
             cluster = self._shared[key] = self.start(wish, brokers)
-        elif (snapshot := wish.snapshot()) is not None:
+        elif (snapshot := wish.snapshot(brokers)) is not None:
             cluster.restore(snapshot)
         else:
             cluster.reset()
@@ -234,7 +234,7 @@ def _new_world(item: pytest.Item, seed: int, faults: Sequence[Fault]) -> KafkaWo
     from kraftrio.testing.kafka_world import KafkaWorld
 
     wish = _wish(item)
-    start = wish.snapshot()
+    start = wish.snapshot(wish.brokers)
     return KafkaWorld(seed, wish.brokers, config=wish.config, faults=faults, start=start)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from kraftrio.testing.simulation.disk_image import DiskImage
-from kraftrio.testing.snapshots import archive
+from kraftrio.testing.snapshots import archive, kafka_directories
 from kraftrio.testing.snapshots.archive import Manifest
 from kraftrio.testing.snapshots.errors import SnapshotError
 
@@ -46,12 +46,26 @@ class Snapshot:
         archive.write(Path(path), manifest, self.disks)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read what `save` has written.
+    def load(
+        cls, path: str | PathLike[str], *others: str | PathLike[str], brokers: int = 1
+    ) -> Self:
+        """Read what `save` has written, or the log directories of Apache Kafka.
+
+        Log directories (of KRaft; checked with 4.3) are only read, and their broker must not run.
+        Topics are there with their ids and settings, records, offsets of groups and transactions;
+        users, ACLs, quotas and settings of brokers are not. A partition gets up to three replicas.
+
+        Args:
+            path: a file, or a folder with `meta.properties`.
+            others: more log directories, of this or other brokers, until every partition is there.
+            brokers: of the cluster that is to begin with log directories.
 
         Raises:
-            SnapshotError: there is no such file, or it is not what `save` has written.
+            SnapshotError: there is nothing such, or it is damaged; the text says which.
         """
+        if others or Path(path).is_dir():
+            folders = [Path(folder) for folder in (path, *others)]
+            return cls(*kafka_directories.disks_of(folders, brokers))
         manifest, disks = archive.read(Path(path))
         return cls(disks, manifest.wall_ms)
 
@@ -75,16 +89,18 @@ class Snapshot:
 
 
 Start: TypeAlias = Snapshot | str | PathLike[str]
-"""What a cluster can begin from: a snapshot, or where one was saved."""
+"""What a cluster can begin with: a snapshot, where one was saved, or a log directory of Kafka."""
 
 
-def snapshot_at(start: Start) -> Snapshot:
-    """Return the snapshot that is meant.
+def snapshot_at(start: Start, brokers: int) -> Snapshot:
+    """Return the snapshot that is meant, for a cluster of so many nodes.
 
     Raises:
-        SnapshotError: see `Snapshot.load`.
+        SnapshotError: it does not fit, or see `Snapshot.load`.
     """
-    return start if isinstance(start, Snapshot) else Snapshot.load(start)
+    found = start if isinstance(start, Snapshot) else Snapshot.load(start, brokers=brokers)
+    found.check_fits(brokers)
+    return found
 
 
 def _nodes(count: int) -> str:
