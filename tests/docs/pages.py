@@ -148,15 +148,19 @@ class Command:
         return True
 
     def end(self) -> int:
-        """Wait for its end; one that does not end is ended."""
+        """Wait for its end and return its status; one that does not end is ended, and told of."""
         try:
             self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._reader.join(DEADLINE_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        return self._process.wait()
+            told = "\n".join(self.lines)
+            raise AssertionError(f"no end within {DEADLINE_S:.0f} s of\n{told}") from None
+        finally:
+            self._reader.join(DEADLINE_S)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            status = self._process.wait()
+        return status
 
     def interrupt(self) -> int:
         """End it as Ctrl-C does."""

@@ -1,14 +1,19 @@
 """A program of a user's: what it does wrong, type checkers see, and the clients say the same.
 
 Each mistake has a comment that has mypy overlook it; a comment that is not needed is an error of
-mypy's, so that the check of the types shows that every one of them is found.
+mypy's, so that the check of the types shows that every one of them is found. pyright has to find an
+error in each of these lines, and in no other.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
@@ -33,7 +38,9 @@ from kraftrio import (
     string_serializer,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
 NOBODY = "127.0.0.1:1"
+MARK = "# type: ignore["
 T0 = TopicPartition("t", 0)
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "t")
 
@@ -116,3 +123,41 @@ async def test_what_type_checkers_see_the_clients_say(mistake: Callable[..., Any
             found = mistake(admin, consumer, producer)
             if inspect.isawaitable(found):
                 await found
+
+
+def test_pyright_sees_the_mistakes_and_nothing_else(tmp_path: Path) -> None:
+    lines = Path(__file__).read_text().splitlines()
+    wanted = {
+        number
+        for number, line in enumerate(lines, 1)
+        if line.startswith("    lambda") and MARK in line
+    }
+    assert len(wanted) == len(WRONG)
+    found = {
+        error["range"]["start"]["line"] + 1: error["message"]
+        for error in errors_of_pyright(Path(__file__), tmp_path)
+        if error["rule"] != "reportAssignmentType"  # the list itself, for what is within it
+    }
+    assert not wanted - found.keys(), [lines[number - 1] for number in wanted - found.keys()]
+    assert found.keys() == wanted, [found[number] for number in found.keys() - wanted]
+
+
+def errors_of_pyright(program: Path, folder: Path) -> list[dict[str, Any]]:
+    """Return what pyright, as it comes, finds wrong in a program of a user's."""
+    settings = folder / "pyrightconfig.json"
+    settings.write_text(
+        json.dumps(
+            {
+                "include": [str(program)],
+                "extraPaths": [str(ROOT)],
+                "typeCheckingMode": "standard",
+                "enableTypeIgnoreComments": False,
+            }
+        )
+    )
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--project", str(settings)]
+    command += ["--pythonpath", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["generalDiagnostics"]
+    return found
