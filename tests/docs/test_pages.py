@@ -21,6 +21,7 @@ WITH_A_BROKER = [
     "how-to/exactly-once.md",
     "how-to/lag.md",
     "how-to/seek-by-time.md",
+    "how-to/serializers.md",
     "how-to/share-groups.md",
     "how-to/worker.md",
     "operate/service.md",
@@ -108,6 +109,53 @@ def test_tour(names: list[str], tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         for name in names:
             reader.play((DOCS / name).read_text())
+
+
+APART = """
+```console title="controller-101"
+$ kraftrio start --config controller-101.properties
+```
+
+```console title="broker-1"
+$ kraftrio start --config broker-1.properties
+...
+kraftrio ready store-1:9092 node=1 data=/var/lib/broker-1
+...
+```
+
+```console title="broker-2"
+$ sed 's/node.id=1$/node.id=2/; s/-1$/-2/; s/store-1:9092/store-2:9092/' \\
+    broker-1.properties > broker-2.properties; kraftrio start --config broker-2.properties
+...
+kraftrio ready store-2:9092 node=2 data=/var/lib/broker-2
+...
+```
+
+```console
+$ export KRAFTRIO_BOOTSTRAP_SERVER=store-1:9092,store-2:9092
+$ kraftrio topic create orders --partitions 1 --replication-factor 2
+topic orders created
+$ printf 'one\\ntwo\\n' | kraftrio produce orders
+2 records (6 B of values) are in topic orders
+$ kraftrio cluster describe
+...
+BROKER  HOST       PORT  RACK    LEADERS  REPLICAS
+1       localhost  …     room-1  …        1
+2       localhost  …     room-2  …        1
+$ kraftrio cluster quorum
+leader:         101
+...
+```
+"""
+
+
+def test_controllers_and_brokers_apart(tmp_path: Path) -> None:
+    """The files of a machine of each role; here one controller is all of its quorum."""
+    page = (DOCS / "operate/three-machines.md").read_text()
+    files = page.partition("## Controllers and brokers apart\n")[2].partition("\n## ")[0]
+    assert files.count(",102@meta-2:9093,103@meta-3:9093") == files.count("```properties") == 2
+    with Reader(tmp_path) as reader:
+        reader.play(files.replace(",102@meta-2:9093,103@meta-3:9093", "") + APART)
 
 
 def test_each_page_is_played() -> None:
