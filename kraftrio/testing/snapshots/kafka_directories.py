@@ -135,11 +135,9 @@ def _read(directories: Sequence[Path]) -> _Found:
             cluster_ids.setdefault(_owner(directory).cluster_id, directory)
             mine = dict(_partitions(directory))
             for name, offsets in checkpoints.items():
-                path = directory / name
-                there = parse_offset_checkpoint(path.read_bytes()) if path.exists() else {}
                 offsets |= {
                     partition: offset
-                    for partition, offset in there.items()
+                    for partition, offset in _checkpoint(directory / name).items()
                     if partition in mine and partition not in partitions
                 }
         except CheckpointError as error:
@@ -157,6 +155,12 @@ def _read(directories: Sequence[Path]) -> _Found:
         )
     (cluster_id,) = cluster_ids
     return _Found(cluster_id, metadata, partitions, checkpoints)
+
+
+def _checkpoint(path: Path) -> dict[TopicPartition, int]:
+    """What a checkpoint says; a killed node may leave an empty one, which it made at its start."""
+    data = path.read_bytes() if path.exists() else b""
+    return parse_offset_checkpoint(data) if data else {}
 
 
 def _owner(directory: Path) -> MetaProperties:

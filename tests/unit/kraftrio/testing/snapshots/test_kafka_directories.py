@@ -144,6 +144,12 @@ def test_damaged_directories(data: Path) -> None:
     with pytest.raises(SnapshotError, match="topic rolled has 1 partitions, of which 0 are not in"):
         Snapshot.load(data)
     stored.write_bytes(before)
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"")
+    assert Snapshot.load(data).disks
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"nonsense")
+    with pytest.raises(SnapshotError, match=f"cannot understand {data}: "):
+        Snapshot.load(data)
+    (data / "recovery-point-offset-checkpoint").unlink()
     (data / "rolled-0" / "leader-epoch-checkpoint").write_bytes(b"nonsense")
     with pytest.raises(SnapshotError, match="cannot understand rolled-0: "):
         Snapshot.load(data)
