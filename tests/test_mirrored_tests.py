@@ -181,7 +181,7 @@ unit/broker/replica/test_led_partitions: broker/replica/ replica_reads
 unit/broker/replica/test_metadata_changes: broker/replica/ partition
 unit/broker/replica/test_moves: broker/log/manager/ future_logs
 unit/broker/replica/test_moves: broker/replica/ ports
-unit/broker/replica/test_offset_waiters: broker/replica/ waiters
+unit/broker/replica/waiting/test_offset_waiters: broker/replica/waiting/ waiters
 unit/broker/security/test_authorizer: broker/security/ principal
 unit/broker/server/test_guard: broker/server/ audit
 unit/broker/server/test_client_connection: broker/server/ response_queue

@@ -28,7 +28,7 @@ from kraftrio.broker.replica.directories.unmade_logs import UnmadeLogs
 from kraftrio.broker.replica.hosted_replicas import HostedReplicas
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.replica_reads import ReplicaReads
-from kraftrio.broker.replica.waiters import CommitCallback
+from kraftrio.broker.replica.waiting.waiters import CommitCallback
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 

@@ -13,11 +13,11 @@ from collections import deque
 
 from kraftrio.base.timers import Timers
 from kraftrio.broker.log.partition.partition_log import PartitionLog
-from kraftrio.broker.replica.offset_waiters import OffsetWaiters
 from kraftrio.broker.replica.state.followers import KnownBrokers
 from kraftrio.broker.replica.state.partition_state import PartitionState
 from kraftrio.broker.replica.traffic import TopicTraffic
-from kraftrio.broker.replica.waiters import (
+from kraftrio.broker.replica.waiting.offset_waiters import OffsetWaiters
+from kraftrio.broker.replica.waiting.waiters import (
     CommitCallback,
     Confirmation,
     FetchWaiters,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from kraftrio.base.timers import Timers
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
-from kraftrio.broker.replica.waiters import CommitCallback
+from kraftrio.broker.replica.waiting.waiters import CommitCallback
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 

@@ -28,7 +28,7 @@ from kraftrio.broker.coordinator.groups.properties import GroupSettings
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.replica_reads import ReplicaReads
-from kraftrio.broker.replica.waiters import FetchWaiter
+from kraftrio.broker.replica.waiting.waiters import FetchWaiter
 from kraftrio.broker.share.initial_offset import initial_offset
 from kraftrio.broker.share.ports import ShareState
 from kraftrio.broker.share.read_batches import ReadBatches

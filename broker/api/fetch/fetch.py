@@ -51,7 +51,7 @@ from kraftrio.broker.api.fetch.reads import (
 from kraftrio.broker.api.fetch.session import FetchSessions, ParkedFetch
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.replica.manager import ReplicaManager
-from kraftrio.broker.replica.waiters import FetchWaiter
+from kraftrio.broker.replica.waiting.waiters import FetchWaiter
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import PART_ENTRIES
 from kraftrio.wire.errors import ErrorCode

@@ -37,7 +37,7 @@ from kraftrio.broker.api.fetch.session import (
     ParkedFetch,
 )
 from kraftrio.broker.metadata.cache import MetadataCache
-from kraftrio.broker.replica.waiters import FetchWaiter
+from kraftrio.broker.replica.waiting.waiters import FetchWaiter
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.slices.request_parts import PART_ENTRIES, parts
 from kraftrio.broker.server.slices.sliced_work import Work

@@ -26,7 +26,7 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.ports import ReplicationThrottle
 from kraftrio.broker.replica.traffic import TopicTraffic
-from kraftrio.broker.replica.waiters import FetchWaiters
+from kraftrio.broker.replica.waiting.waiters import FetchWaiters
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, ResourceType
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.memory_budget import MemoryBudget

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftrio.broker.replica.state.followers import FollowerProgress
-from kraftrio.broker.replica.waiters import FetchWaiter
+from kraftrio.broker.replica.waiting.waiters import FetchWaiter
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode
 

@@ -22,7 +22,7 @@ from kraftrio.broker.replica.manager import ReplicaManager
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.settings import ReplicaSettings
 from kraftrio.broker.replica.state.isr import IsrAnswer, IsrMember, IsrProposal
-from kraftrio.broker.replica.waiters import FetchWaiter, FetchWaiters
+from kraftrio.broker.replica.waiting.waiters import FetchWaiter, FetchWaiters
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
     MetadataRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from kraftrio.base.timers import Timers
-from kraftrio.broker.replica.offset_waiters import OffsetWaiters
+from kraftrio.broker.replica.waiting.offset_waiters import OffsetWaiters
 from kraftrio.wire.errors import ErrorCode
 
 

@@ -10,7 +10,7 @@ Called by `partition`.
 from __future__ import annotations
 
 from kraftrio.base.timers import Timer, Timers
-from kraftrio.broker.replica.waiters import CommitCallback
+from kraftrio.broker.replica.waiting.waiters import CommitCallback
 from kraftrio.wire.errors import ErrorCode
 
 
