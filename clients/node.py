@@ -245,7 +245,7 @@ class BrokerNode:
         if connection is None:
             raise NetworkError(f"{self.host}:{self.port}: not connected")
         key = spec_of(type(request)).api_key
-        assert key is not None, f"{type(request).__name__} is no request"
+        assert key is not None, f"{type(request).__name__} is not a request"
         self._used_at = trio.current_time()
         wanted = (key, min_version, max_version)
         version = self._chosen.get(wanted)

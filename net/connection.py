@@ -607,7 +607,7 @@ async def _connect(
                 f"cannot connect to {host}:{port}: {_innermost(error)}", refused=_is_refusal(error)
             ) from error
         except UnicodeError as error:  # of the resolver
-            raise ConnectionLost(f"{host!r} is no name of a host: {error}") from error
+            raise ConnectionLost(f"{host!r} is not a name of a host: {error}") from error
     raise ConnectionLost(f"cannot connect to {host}:{port} within {timeout_s:g} s")
 
 

@@ -103,7 +103,7 @@ class SendQueue:
         """Send from the pieces in memory that come first."""
         parts = self._parts
         if len(parts) == 1:
-            sent = self._sock.send(parts[0])  # type: ignore[arg-type]  # it is no stored piece
+            sent = self._sock.send(parts[0])  # type: ignore[arg-type]  # it is not a stored piece
             self._drop_held(sent)
             return sent
         held = self._first_held()

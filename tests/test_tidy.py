@@ -96,7 +96,7 @@ def test_imports_are_by_full_name() -> None:
 
 
 def test_cores_do_not_wait() -> None:
-    """What imports Trio is no core; nothing else has an `async`, but for those named above."""
+    """What imports Trio is not a core; nothing else has an `async`, but for those named above."""
     faults = []
     passing_on = set()
     waiting = ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await

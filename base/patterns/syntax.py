@@ -45,7 +45,7 @@ _UNEXPECTED_PARENTHESIS: Final = "regexp/syntax: internal error"  # as RE2/J has
 
 
 class PatternError(ValueError):
-    """The text is no pattern; the reason in a few words."""
+    """The text is not a pattern; the reason in a few words."""
 
 
 class Assertion(Enum):

@@ -161,7 +161,7 @@ def _check_super_users(config: Settings) -> None:
     """Principals are TYPE:NAME; a name without a type would be nobody's."""
     for text in super_users(config.super_users):
         if ":" not in text:
-            raise PropertyError(f"super.users has {text!r}: wanted is TYPE:NAME, as in User:admin")
+            raise PropertyError(f"super.users has {text!r}: expected TYPE:NAME, as in User:admin")
 
 
 def super_users(text: str) -> list[str]:

@@ -70,7 +70,7 @@ def parse_host_port(name: str, item: str) -> HostPort:
     """Parse `host:port` or `[address]:port`; name is the property, for the error."""
     match = _HOST_PORT.match(item)
     if match is None:
-        raise PropertyError(f"{name} has {item!r}: wanted is host:port")
+        raise PropertyError(f"{name} has {item!r}: expected host:port")
     return HostPort(match[1] or match[2], _port(name, item, match[3]))
 
 
@@ -82,7 +82,7 @@ def parse_listeners(
     for item in items:
         match = _ENDPOINT.match(item)
         if match is None:
-            raise PropertyError(f"{name} has {item!r}: wanted is NAME://host:port")
+            raise PropertyError(f"{name} has {item!r}: expected NAME://host:port")
         listener_name = match[1].upper()
         if listener_name not in protocols:
             raise PropertyError(
@@ -100,7 +100,7 @@ def _parse_pairs(name: str, text: str) -> dict[str, str]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, colon, value = item.rpartition(":")
         if not colon or not key or not value:
-            raise PropertyError(f"{name} has {item!r}: wanted is name:value")
+            raise PropertyError(f"{name} has {item!r}: expected name:value")
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -268,7 +268,7 @@ class BrokerConfig(BrokerProperties):
         for host, count in overrides.items():
             if not count.isascii() or not count.isdigit():
                 raise PropertyError(
-                    f"max.connections.per.ip.overrides has {host}:{count}: wanted is a count"
+                    f"max.connections.per.ip.overrides has {host}:{count}: expected a count"
                 )
             self.max_connections_per_ip_overrides[plain_host(host)] = int(count)
 
@@ -329,9 +329,7 @@ class BrokerConfig(BrokerProperties):
         for item in self._list("controller.quorum.voters"):
             node_id, at, address = item.partition("@")
             if not at or not node_id.isascii() or not node_id.isdigit():
-                raise PropertyError(
-                    f"controller.quorum.voters has {item!r}: wanted is id@host:port"
-                )
+                raise PropertyError(f"controller.quorum.voters has {item!r}: expected id@host:port")
             host_port = parse_host_port("controller.quorum.voters", address)
             self.controller_quorum_voters.append(VoterAddress(int(node_id), *host_port))
         if not self.controller_quorum_voters and self.is_controller:

@@ -4,8 +4,9 @@ Rules:
 1. The controller moves the leaderships away and then lets the broker go (KIP-631).
 2. The broker stops waiting when nobody can grant it: no controller is known for
    `_WITHOUT_CONTROLLER_S`, or so many voters refuse connections for `_WITHOUT_MAJORITY_S` that the
-   rest is no majority. A process that ends closes its sockets, so the last nodes of a cluster need
-   not wait for timeouts to know that they are. A node that is paused or cut off refuses nothing.
+   rest is not a majority. A process that ends closes its sockets, so the last nodes of a cluster
+   need not wait for timeouts to know that they are. A node that is paused or cut off refuses
+   nothing.
 3. After `timeout_s` the broker goes in any case.
 
 Called by: `broker_role`.

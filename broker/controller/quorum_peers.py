@@ -116,7 +116,7 @@ class QuorumPeers:
         """Open a connection beside the lanes."""
         address = self._addresses.get(voter)
         if address is None:
-            raise ConnectionLost("it is no voter any more")
+            raise ConnectionLost("it is not a voter any more")
         timeout_s = self._config.request_timeout_ms / 1000
         async with open_connection(
             self._network, *address, client_id=self._client_id, connect_timeout_s=timeout_s
@@ -131,7 +131,7 @@ class QuorumPeers:
         lanes = self._fetches if isinstance(message, Fetch) else self._elections
         lane = lanes.get(message.destination)
         if lane is None:
-            reason = "it is no voter that is known here"
+            reason = "it is not a voter that is known here"
             self.on_unreachable(message.destination, reason, refused=True)
         else:
             lane.send(message)

@@ -199,7 +199,7 @@ def described_partition(
 ) -> DescribeTopicPartitionsResponsePartition:
     """Describe a partition for DescribeTopicPartitions; eligible leaders are not kept (KIP-966).
 
-    A missing leader is no error here, as in Kafka: it is -1 and that is all.
+    A missing leader is not an error here, as in Kafka: it is -1 and that is all.
     """
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,

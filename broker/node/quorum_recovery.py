@@ -122,7 +122,7 @@ def recover_quorum(
         whether it votes at its next start, and the lines to show the operator.
 
     Raises:
-        StartError: it is no voter, it runs, or its directory cannot be used.
+        StartError: it is not a voter, it runs, or its directory cannot be used.
     """
     if config.node_id not in (voter.node_id for voter in config.controller_quorum_voters):
         raise StartError(f"node {config.node_id} is not in controller.quorum.voters")

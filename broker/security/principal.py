@@ -16,7 +16,7 @@ class KafkaPrincipal(NamedTuple):
         """Return the principal that a text names; ValueError if it has no type."""
         kind, colon, name = text.partition(":")
         if not colon:
-            raise ValueError(f"{text!r} is no principal: wanted is TYPE:NAME")
+            raise ValueError(f"{text!r} is not a principal: expected TYPE:NAME")
         return cls(kind, name)
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ def bind_listeners(config: BrokerConfig, network: Network, bound: list[BoundList
 
 
 def bind_address(network: Network, host: str, port: int) -> ListeningSocket:
-    """Open one socket that is no listener of the protocol (StartError if it cannot be opened)."""
+    """Open a socket for something else than the protocol (StartError if it cannot be opened)."""
     with _reported(host, port):
         sock: ListeningSocket = network.bind(host, port)
     return sock

@@ -31,7 +31,7 @@ def duration_ms(reset: str) -> int:
     """
     found = _DURATION.fullmatch(reset)
     if found is None:
-        raise ValueError(f"{reset} is no setting of share.auto.offset.reset")
+        raise ValueError(f"{reset} is not a setting of share.auto.offset.reset")
     days, hours, minutes, seconds, fraction = found.groups()
     whole = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60
     return (whole + int(seconds or 0)) * 1000 + int(f"{fraction or 0:0<3}"[:3])

@@ -32,7 +32,7 @@ def read_keys(source: KeySource) -> None:
 
     Raises:
         FetchError: they cannot be had.
-        ValueError: it is no set of keys.
+        ValueError: it is not a set of keys.
     """
     source.keys.replace(fetch(source.url, timeout_s=_TIMEOUT_S))
 

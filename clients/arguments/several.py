@@ -53,7 +53,7 @@ def by_item(name: str, given: Mapping[K, V]) -> Mapping[K, V]:
     """Return what says something of each of several items.
 
     Raises:
-        TypeError: it is no dict.
+        TypeError: it is not a dict.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"{name} must be a dict, not {given!r}")

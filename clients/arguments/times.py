@@ -28,7 +28,7 @@ def moment_ms(name: str, given: Any) -> int:
     """Return a moment in milliseconds since 1970.
 
     Raises:
-        TypeError: it is no whole number and no datetime.
+        TypeError: it is neither a whole number nor a datetime.
         ValueError: it is before 1970, too far in the future, or a datetime without a time zone.
     """
     if isinstance(given, datetime):
@@ -60,7 +60,7 @@ def whole_milliseconds(name: str, given: Any) -> int:
     """Return a duration in whole milliseconds; a part of one counts as one.
 
     Raises:
-        TypeError: it is no whole number and no timedelta.
+        TypeError: it is neither a whole number nor a timedelta.
         ValueError: it is negative, or too long.
     """
     if isinstance(given, timedelta):
@@ -74,7 +74,7 @@ def duration_ms(name: str, given: Any) -> float:
     """Return a duration in milliseconds; infinity is one.
 
     Raises:
-        TypeError: it is no number and no timedelta.
+        TypeError: it is neither a number nor a timedelta.
         ValueError: it is negative, or not a number.
     """
     if isinstance(given, timedelta):

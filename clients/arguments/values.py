@@ -35,7 +35,7 @@ def text(name: str, given: object, *, most_bytes: int | None = _MAX_STRING_BYTES
     """Return a string that can be sent.
 
     Raises:
-        TypeError: it is no string.
+        TypeError: it is not a string.
         ValueError: it cannot be UTF-8, or is longer than that.
     """
     if not isinstance(given, str):
@@ -53,7 +53,7 @@ def whole_number(name: str, given: Any, least: int = 0, most: int = MAX_INT64) -
     """Return a whole number within a range, as Python's own type.
 
     Raises:
-        TypeError: it is no whole number: a float is none, and True is none.
+        TypeError: it is not a whole number: a float is none, and True is none.
         ValueError: it is out of range.
     """
     try:

@@ -179,6 +179,6 @@ def pairs(settings: Iterable[str], option: str = "--set") -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"{option} {setting!r}: wanted is NAME=VALUE")
+            raise click.UsageError(f"{option} {setting!r}: expected NAME=VALUE")
         found[name.strip()] = value
     return found

@@ -32,7 +32,7 @@ def parse_duration_ms(text: str) -> int:
     compact = text.strip().lower()
     parts = _PART.findall(compact)
     if not parts or _PART.sub("", compact).strip():
-        raise ValueError(f"{text!r} is no duration such as 500ms, 90s, 5m, 1h30m or 7d")
+        raise ValueError(f"{text!r} is not a duration such as 500ms, 90s, 5m, 1h30m or 7d")
     return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
 
 
@@ -53,7 +53,7 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(compact)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no moment such as '5m ago', 2026-11-29, 2026-11-29T04:30:00Z or"
+            f"{text!r} is not a moment such as '5m ago', 2026-11-29, 2026-11-29T04:30:00Z or"
             " milliseconds since 1970"
         ) from None
     if moment.tzinfo is None:

@@ -73,7 +73,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise click.UsageError(f"--listen {text!r}: wanted is HOST:PORT, such as {DEFAULT_LISTEN}")
+        raise click.UsageError(f"--listen {text!r}: expected HOST:PORT, such as {DEFAULT_LISTEN}")
     return host, int(port)
 
 

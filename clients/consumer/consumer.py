@@ -138,7 +138,7 @@ class Consumer(Generic[K, V]):
 
     Raises:
         ConfigError: a setting is wrong.
-        TypeError: a deserializer is no function.
+        TypeError: a deserializer is not a function.
     """
 
     def __init__(
@@ -400,7 +400,7 @@ class Consumer(Generic[K, V]):
         """Continue a partition at an offset.
 
         Raises:
-            TypeError: the offset is no whole number.
+            TypeError: the offset is not a whole number.
             ValueError: the partition is not assigned, or the offset is out of range.
         """
         self._calls.check_open()

@@ -123,7 +123,7 @@ class OffsetClient:
         self._coordinator = coordinator
         self._rng = rng
         # As which member committed offsets are asked for: the coordinator of a group of the
-        # consumer protocol then refuses one that is behind, or is no member any more.
+        # consumer protocol then refuses one that is behind, or is not a member any more.
         self.reader: Callable[[], GroupMetadata | None] = _nobody
 
     @property

@@ -36,7 +36,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _duration(text: str) -> str:
     if not _DURATION.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as '400 days' or '5 seconds'")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time such as '400 days' or '5 seconds'"
+        )
     return text
 
 
@@ -46,13 +48,13 @@ def _positive(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 

@@ -134,7 +134,7 @@ def _maker(name: str, kind: str) -> Callable[[str], str]:
         if kind == "text":
             return label + json.dumps(field)
         if not isinstance(json.loads(field), int if kind == "int" else int | float):
-            raise ValueError(f"{name} is no number: {field}")
+            raise ValueError(f"{name} is not a number: {field}")
         return label + field
 
     return make

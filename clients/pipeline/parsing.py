@@ -77,7 +77,7 @@ def _reason(table: Table, text: Column) -> Column:
             & row["time_hour"].endswith("Z")
             & time.isNotNull()
         )
-        checks.append((~is_time, F.lit(f"time_hour is no time such as {_TIME}")))
+        checks.append((~is_time, F.lit(f"time_hour is not a time such as {_TIME}")))
         latest = F.current_timestamp() + F.expr(FUTURE_TOLERANCE)
         checks.append((time > latest, F.lit("time_hour lies in the future")))
     nothing = F.lit(None).cast("string")

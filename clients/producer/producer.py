@@ -105,7 +105,7 @@ class Producer(Generic[K, V]):
 
     Raises:
         ConfigError: a setting is wrong.
-        TypeError: a serializer is no function.
+        TypeError: a serializer is not a function.
     """
 
     def __init__(

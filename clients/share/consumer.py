@@ -81,7 +81,7 @@ class ShareConsumer(Generic[K, V]):
 
     Raises:
         ConfigError: a setting is wrong.
-        TypeError: a deserializer is no function.
+        TypeError: a deserializer is not a function.
     """
 
     def __init__(

@@ -339,7 +339,7 @@ def topic_choice(values: Options, *, default: TopicChoice | None = None) -> Topi
         try:
             re.compile(text)
         except re.error as error:
-            raise ConfigError(f"subscribePattern is no pattern: {error}") from None
+            raise ConfigError(f"subscribePattern is not a pattern: {error}") from None
         return TopicChoice(pattern=text)
     return TopicChoice(assign=_assigned(text))
 

@@ -19,7 +19,7 @@ from kraftrio.wire.messages import admin, configs, quorum, security
 def error_response(request: Any, code: ErrorCode, message: str | None = None) -> Any:
     """Return the response of the request's API that says only this error."""
     maker = _MAKERS.get(type(request))
-    assert maker is not None, f"{type(request).__name__} is no request of the controller"
+    assert maker is not None, f"{type(request).__name__} is not a request of the controller"
     return maker(request, code, message)
 
 

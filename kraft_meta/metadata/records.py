@@ -30,7 +30,7 @@ LEADER_RECOVERING: Final = 1
 
 
 class UnknownRecordError(Exception):
-    """A record of a type or version that this release does not know, or that is no record."""
+    """A record of a type or version that this release does not know, or that is not a record."""
 
 
 class Endpoint(NamedTuple):

@@ -189,7 +189,7 @@ class QuorumService:
         """Let the controller decide on a request.
 
         The response comes once everything that the decision saw is committed. Where this node does
-        not decide it is `NotController`, a value that is no message of the protocol.
+        not decide it is `NotController`, a value that is not a message of the protocol.
         """
         if isinstance(request, DescribeQuorumRequest):
             return Deferred.completed(self.describe_quorum(request))

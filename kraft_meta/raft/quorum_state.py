@@ -122,7 +122,7 @@ class Leader:
         now_ms: float,
         directory_id: bytes = ZERO_UUID,
     ) -> None:
-        """Take a replica's fetch; fetch_offset is None when its log is no prefix of this one."""
+        """Take a replica's fetch; fetch_offset is None when its log is not a prefix of this one."""
         progress = self.progress.get(source)
         if progress is None:
             if source < 0:

@@ -79,7 +79,7 @@ class VoterSet:
         return [voter for voter in self.ids if voter != node_id]
 
     def endpoints(self, node_id: int) -> tuple[VoterEndpoint, ...]:
-        """Return where a voter listens; nothing for a node that is no voter, or has no listener."""
+        """Return where a voter listens; nothing for one without a listener, and for other nodes."""
         for voter in self.voters:
             if voter.node_id == node_id:
                 return voter.endpoints

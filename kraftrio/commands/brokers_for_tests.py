@@ -61,7 +61,7 @@ def test_broker(
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"--set {setting!r}: wanted is NAME=VALUE")
+            raise click.UsageError(f"--set {setting!r}: expected NAME=VALUE")
         config[name.strip()] = value
     parent = os.getppid()
     try:

@@ -153,7 +153,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     for setting in arguments.settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise PropertyError(f"--set {setting!r}: wanted is NAME=VALUE")
+            raise PropertyError(f"--set {setting!r}: expected NAME=VALUE")
         settings[name.strip()] = value
     return settings
 

@@ -118,7 +118,7 @@ class Fault:
             error_code_of(error)
         is_wrong = (form is _REFUSAL) != bool(error) and form in (_REQUEST, _REFUSAL)
         if not self.target or is_wrong or (form is _LINK) != (">" in self.target):
-            raise ValueError(f"{self.kind!r} cannot hit {self.target!r}: wanted is {form}")
+            raise ValueError(f"{self.kind!r} cannot hit {self.target!r}: expected {form}")
 
     def __str__(self) -> str:
         text = f"{self.at_s:.2f} s: {self.kind} {self.target}"

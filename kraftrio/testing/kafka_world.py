@@ -177,7 +177,7 @@ class KafkaWorld:
         self._contents = Contents(
             self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
         )
-        life = current.set(None)  # who looks on is no part of the program
+        life = current.set(None)  # who looks on is not a part of the program
         try:
             await cluster.nursery.start(self._contents.run)
         finally:

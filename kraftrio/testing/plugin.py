@@ -97,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Report(path), "kafka-report")
     scope = config.getini("kafka_scope")
     if scope not in _SCOPES:
-        raise pytest.UsageError(f"kafka_scope is {scope!r}: wanted is function, module or session")
+        raise pytest.UsageError(f"kafka_scope is {scope!r}: expected function, module or session")
 
 
 class BrokerPool:
@@ -156,16 +156,16 @@ def _wish(item: pytest.Item) -> Wish:
     for name in mark.kwargs:
         if name not in known:
             raise pytest.UsageError(
-                f"@pytest.mark.kafka knows no {name!r}: wanted is one of {', '.join(known)}"
+                f"@pytest.mark.kafka knows no {name!r}: expected one of {', '.join(known)}"
             )
     wish = Wish(**{"scope": default, **mark.kwargs})
     if wish.scope not in _SCOPES:
         raise pytest.UsageError(
-            f"@pytest.mark.kafka(scope={wish.scope!r}): wanted is function, module or session"
+            f"@pytest.mark.kafka(scope={wish.scope!r}): expected function, module or session"
         )
     if wish.disk not in ("memory", "folder"):
         raise pytest.UsageError(
-            f"@pytest.mark.kafka(disk={wish.disk!r}): wanted is memory or folder"
+            f"@pytest.mark.kafka(disk={wish.disk!r}): expected memory or folder"
         )
     if wish.start is not None and wish.scope != "function" and not wish.in_process:
         raise pytest.UsageError(

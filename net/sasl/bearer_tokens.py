@@ -149,7 +149,7 @@ def _claimed_number(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise ValueError("a number claim of an unsecured token is no number") from error
+        raise ValueError("a number claim of an unsecured token is not a number") from error
 
 
 def _claimed_list(text: str) -> list[str]:

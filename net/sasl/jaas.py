@@ -95,8 +95,8 @@ def _take_entry(tokens: list[_Token]) -> JaasEntry:
         raise JaasError("the login module is not followed by a flag such as required")
     if flag.text.upper() not in _FLAGS:
         raise JaasError(
-            f"{flag.text!r} is no flag of a login module: it is required, requisite, sufficient or"
-            " optional"
+            f"{flag.text!r} is not a flag of a login module: one is required, requisite,"
+            " sufficient or optional"
         )
     options: dict[str, str] = {}
     while (key := take()) != _Token(";", is_value=False):

@@ -38,7 +38,7 @@ def openssl_name(suite: str) -> str:
     if match is None:
         if _OF_OPENSSL.match(suite):
             return suite
-        raise TlsSettingsError(f"{_NAME} has {suite}, which is no cipher suite that is known")
+        raise TlsSettingsError(f"{_NAME} has {suite}, which is not a cipher suite that is known")
     exchange, signature, cipher, mode, digest = match.groups()
     parts = [exchange, signature, cipher.replace("_", "")]
     if exchange is None and signature == "RSA":

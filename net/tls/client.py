@@ -29,7 +29,7 @@ class TlsConnector:
             tls = TlsSocket(sock, self._context(), self._scratch, host)
         except ValueError as error:  # also of a name that cannot be one of a host
             sock.close()
-            raise TlsHandshakeFailed(f"{host!r} is no name that a certificate has") from error
+            raise TlsHandshakeFailed(f"{host!r} is not a name that a certificate has") from error
         try:
             await tls.shake_hands(network)
             await trio.lowlevel.checkpoint_if_cancelled()

@@ -83,7 +83,7 @@ def parse_jks(data: bytes, password: str | None) -> JksStore:
     """
     reader = _Reader(data, len(data) - _SEAL_BYTES)
     if reader.take(4) != MAGIC:
-        raise JksError("it is no key store of type JKS")
+        raise JksError("it is not a key store of type JKS")
     version, count = reader.number(), reader.number()
     if version not in _VERSIONS:
         raise JksError(f"it is of version {version}, which is not known")

@@ -121,7 +121,7 @@ def _read(store: StoreSettings, where: str) -> bytes:
                 f" {stat.S_IMODE(found.st_mode):04o}): run chmod o-rw on it"
             )
         if found.st_size > _LONGEST_STORE:
-            raise KeyStoreError(f"{where} has {found.st_size} bytes: that is no key store")
+            raise KeyStoreError(f"{where} has {found.st_size} bytes: that is not a key store")
         data = path.read_bytes()
     except OSError as error:
         raise KeyStoreError(f"{where} cannot be read: {error.strerror}") from error
@@ -191,7 +191,7 @@ def _pkcs12(store: StoreSettings, data: bytes, where: str) -> pkcs12.PKCS12KeyAn
         if "password" in str(error).lower():
             raise KeyStoreError(f"{where}: ssl.{store.role}.password is wrong") from error
         raise KeyStoreError(
-            f"{where} is no key store of type PKCS12 or JKS, or it is damaged"
+            f"{where} is not a key store of type PKCS12 or JKS, or it is damaged"
         ) from error
 
 

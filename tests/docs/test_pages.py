@@ -46,7 +46,7 @@ TOURS = [
 # Pages that are not played, with the reason.
 NOT_PLAYED = {
     "operate/console.md": "what it shows is for a browser, which has a test of its own",
-    "install.md": "a dependency of another program is no command",
+    "install.md": "a dependency of another program is not a command",
     **dict.fromkeys(
         (
             "testing/index.md",

@@ -193,7 +193,7 @@ def test_all_nodes_fail(directory: Path) -> None:
         (["--host", ""], "the nodes need a name or an address to listen on"),
         (["--host", "nowhere.invalid", "--base-port", "0"], "cannot listen on nowhere.invalid: "),
         (["--base-port", "70000"], "are not all between 1 and 65535"),
-        (["--set", "num.partitions"], "--set 'num.partitions': wanted is NAME=VALUE"),
+        (["--set", "num.partitions"], "--set 'num.partitions': expected NAME=VALUE"),
     ],
 )
 def test_wrong_command_line(directory: Path, options: list[str], sentence: str) -> None:

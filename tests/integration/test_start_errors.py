@@ -56,8 +56,8 @@ def failed_start(*arguments: object, status: int = 1) -> str:
     [
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--log-level", "LOUD"], "argument --log-level: invalid choice: 'LOUD'"),
-        (["--set", "num.partitions"], "--set 'num.partitions': wanted is NAME=VALUE"),
-        (["--set", "=3"], "--set '=3': wanted is NAME=VALUE"),
+        (["--set", "num.partitions"], "--set 'num.partitions': expected NAME=VALUE"),
+        (["--set", "=3"], "--set '=3': expected NAME=VALUE"),
         (["--set", "num.partitions=many"], "Invalid value many for configuration num.partitions"),
         (["--set", "num.partitions=0"], "Invalid value 0 for configuration num.partitions"),
         (["--set", "process.roles=cook"], "process.roles"),

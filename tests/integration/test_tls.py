@@ -62,7 +62,7 @@ def client_hello() -> bytes:
 
 
 class Attacker(threading.Thread):
-    """Connects again and again, and sends what is no handshake, or half of one."""
+    """Connects again and again, and sends what is not a handshake, or half of one."""
 
     def __init__(self, address: tuple[str, int], seed: int, count: int) -> None:
         super().__init__(daemon=True)

@@ -358,7 +358,7 @@ def malformed(rng: random.Random, good: bytes) -> tuple[bytes | None, str]:
         (_with(row, hour="noon"), "not JSON, or not of the schema's types"),
         (_with(row, origin=None), "origin is missing"),
         (_with(row, time_hour=None), "time_hour is missing"),
-        (_with(row, time_hour="yesterday"), "time_hour is no time such as 2013-01-01T10:00:00Z"),
+        (_with(row, time_hour="yesterday"), "time_hour is not a time such as 2013-01-01T10:00:00Z"),
         (_with(row, time_hour="9013-01-01T10:00:00Z"), "time_hour lies in the future"),
     ]
     return rng.choice(kinds)

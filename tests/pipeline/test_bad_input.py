@@ -42,8 +42,8 @@ def fails_with(command: Command, pattern: str, status: int = 1) -> None:
     [
         ((), "arguments are required"),
         (("fly",), "invalid choice: 'fly'"),
-        (("ingest", "--rate", "fast"), "--rate: 'fast' is no number above 0"),
-        (("ingest", "--speedup", "-1"), "--speedup: '-1' is no number above 0"),
+        (("ingest", "--rate", "fast"), "--rate: 'fast' is not a number above 0"),
+        (("ingest", "--speedup", "-1"), "--speedup: '-1' is not a number above 0"),
         (("ingest", "--wings"), "unrecognized arguments: --wings"),
         (("run",), "--output, --checkpoint"),
         (("run", "--output", "a", "--checkpoint", "b", "--watermark", "late"), "no time such as"),

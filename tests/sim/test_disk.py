@@ -241,7 +241,7 @@ def test_syncs_that_lie_are_found_out_by_a_power_cut() -> None:
     disk.sync_directory("/data")
     disk.sync_directory("/data/__cluster_metadata-0")
     killed = disk.after_kill()
-    assert killed.read_file("/data/log") == b"after ", "a kill is no power cut"
+    assert killed.read_file("/data/log") == b"after ", "a kill is not a power cut"
     disk = killed.after_power_cut(Random(1))
     assert disk.read_file("/data/log") == b"before"
     assert not disk.exists("/data/new")

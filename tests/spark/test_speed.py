@@ -19,7 +19,7 @@ pytestmark = [*support.MARKS, pytest.mark.measures]
 COUNT = 1_000_000
 SIZE_BYTES = 100
 ROUNDS = 3
-LEAST_RATIO = 0.5  # 0.85 and more where nothing else runs: a machine under load is no failure
+LEAST_RATIO = 0.5  # 0.85 and more where nothing else runs: a machine under load is not a failure
 LEAST_WRITE_RATIO = 0.3  # 0.9 without keys, 0.5 with: Python hashes them one by one
 
 

@@ -247,7 +247,7 @@ _ARRAYS: dict[type[Any], list[tuple[str, list[str]]]] = {}
 
 
 def _arrays(cls: type[Any]) -> list[tuple[str, list[str]]]:
-    """The arrays of a message, and those within their entries; none of what is no message."""
+    """The arrays of a message, and those within their entries; none of what is not a message."""
     try:
         fields = spec_of(cls).fields
     except LocalProtocolError:

@@ -45,18 +45,18 @@ class Jws(NamedTuple):
             return None
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or abs(value) > _MAX_NUMBER or math.isnan(value):
-            raise RemoteProtocolError(f"the token's claim {claim} is no number of seconds")
+            raise RemoteProtocolError(f"the token's claim {claim} is not a number of seconds")
         return float(value)
 
     def text(self, claim: str) -> str | None:
         """Return a claim that is a text; None: there is none.
 
         Raises:
-            RemoteProtocolError: it is no text.
+            RemoteProtocolError: it is not a text.
         """
         value = self.claims.get(claim)
         if value is not None and not isinstance(value, str):
-            raise RemoteProtocolError(f"the token's claim {claim} is no text")
+            raise RemoteProtocolError(f"the token's claim {claim} is not a text")
         return value
 
     def scope(self, claim: str) -> list[str]:
@@ -70,7 +70,7 @@ class Jws(NamedTuple):
             return []
         scopes = [value] if isinstance(value, str) else value
         if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
-            raise RemoteProtocolError(f"the token's claim {claim} is no list of texts")
+            raise RemoteProtocolError(f"the token's claim {claim} is not a list of texts")
         return [one.strip() for one in scopes if one.strip()]
 
 
@@ -101,7 +101,7 @@ def _bytes(part: str) -> bytes:
     try:
         return urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except (binascii.Error, ValueError) as error:
-        raise RemoteProtocolError("the token is no base64url") from error
+        raise RemoteProtocolError("the token is not base64url") from error
 
 
 def _object(part: str) -> Mapping[str, Any]:

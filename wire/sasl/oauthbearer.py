@@ -46,7 +46,7 @@ class BearerMessage(NamedTuple):
 def check_extension(name: str, value: str) -> None:
     """Raise ValueError unless a client may send this extension."""
     if name == "auth" or not _EXTENSION_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a SASL extension")
+        raise ValueError(f"{name!r} is not a name of a SASL extension")
     if not _EXTENSION_VALUE.fullmatch(value):
         raise ValueError(f"the SASL extension {name} has a value that cannot be sent")
 
@@ -63,14 +63,14 @@ def parse_bearer(response: bytes) -> BearerMessage:
     """Read the message.
 
     Raises:
-        RemoteProtocolError: it is no first message of OAUTHBEARER with a bearer token.
+        RemoteProtocolError: it is not a first message of OAUTHBEARER with a bearer token.
     """
     try:
         match = _FIRST.fullmatch(response.decode())
     except UnicodeDecodeError as error:
         raise RemoteProtocolError("the OAUTHBEARER message is not UTF-8") from error
     if match is None:
-        raise RemoteProtocolError("this is no first message of OAUTHBEARER")
+        raise RemoteProtocolError("this is not a first message of OAUTHBEARER")
     pairs = dict(pair.split("=", 1) for pair in match["pairs"].split(_SEPARATOR) if pair)
     auth = _AUTH.fullmatch(pairs.pop("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":

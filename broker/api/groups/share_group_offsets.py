@@ -6,7 +6,7 @@ coordinators are asked, and where something has changed the group's coordinator 
 
 Behaviour
 - All are refused with UNSUPPORTED_VERSION unless `share.version` is 1.
-- What a group does not know has no offset (-1), which is no error; nor is an unknown group.
+- What a group does not know has no offset (-1), which is not an error; nor is an unknown group.
 - Only offsets of a group without members are altered or deleted, each for its topic alone.
 
 Version notes: DescribeShareGroupOffsets 1 has the lag (KIP-1226): what the group has not yet

@@ -69,13 +69,13 @@ def find_folders(fs: FileSystem, paths: str) -> list[PartitionFolder]:
     """Return the partitions in log directories, by name.
 
     Raises:
-        NothingFoundError: a path is no directory, or no partition lies there.
+        NothingFoundError: a path is not a directory, or no partition lies there.
         OSError: a directory cannot be read.
     """
     found: list[PartitionFolder] = []
     for path in directories_of(paths):
         if not fs.is_directory(path):
-            raise NothingFoundError(f"{path} is no directory")
+            raise NothingFoundError(f"{path} is not a directory")
         here = _folder(fs, path)
         if here is not None and here.bases:
             found.append(here)

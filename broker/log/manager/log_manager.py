@@ -360,7 +360,7 @@ class LogManager:
     def fail_dir(self, log_dir: LogDir, error: OSError) -> list[TopicPartition]:
         """Take a directory offline; return the partitions that were served from it.
 
-        A full disk is no failed one: what needs space fails, and is tried again.
+        A full disk is not a failed one: what needs space fails, and is tried again.
         """
         if error.errno in NO_ROOM:
             self.dirs.on_no_room(log_dir, error)

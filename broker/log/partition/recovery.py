@@ -2,7 +2,7 @@
 
 Rules:
 1. After a clean stop files are believed, and only what proves wrong (a missing index, a tail that
-   is no batch, an unreadable checkpoint) is rebuilt.
+   is not a batch, an unreadable checkpoint) is rebuilt.
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are rebuilt.

@@ -122,4 +122,4 @@ def _base64(fields: dict[str, str], name: str) -> bytes | None:
     try:
         return b64decode(text, validate=True)
     except binascii.Error as error:
-        raise FirstUserError(f"{name} of a SCRAM user is no base64") from error
+        raise FirstUserError(f"{name} of a SCRAM user is not base64") from error

@@ -63,7 +63,7 @@ class JsonWebKeys:
         """Take these keys in the place of all others; those of other kinds are passed over.
 
         Raises:
-            ValueError: the text is no set of keys; the message is one plain sentence.
+            ValueError: the text is not a set of keys; the message is one plain sentence.
         """
         try:
             found = json.loads(text)

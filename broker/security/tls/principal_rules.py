@@ -58,7 +58,7 @@ class PrincipalRules:
     """See the module.
 
     Raises:
-        PrincipalRuleError: the text is no list of rules.
+        PrincipalRuleError: the text is not a list of rules.
     """
 
     def __init__(self, text: str) -> None:
@@ -95,7 +95,7 @@ def _parse(text: str) -> list[_Rule]:
         match = _RULE.match(text, position)
         if match is None:
             raise PrincipalRuleError(
-                f"{PRINCIPAL_RULES} has {text[position:]!r}: wanted is DEFAULT, or"
+                f"{PRINCIPAL_RULES} has {text[position:]!r}: expected DEFAULT, or"
                 " RULE:pattern/replacement/ with an L, a U or nothing behind it"
             )
         position = match.end()

@@ -169,7 +169,7 @@ def _resource(text: str) -> tuple[ResourceType, str]:
     if found is ResourceType.CLUSTER:
         return found, name or "kafka-cluster"
     if not name:
-        raise click.UsageError(f"{text!r} is no resource such as topic/orders")
+        raise click.UsageError(f"{text!r} is not a resource such as topic/orders")
     return found, name
 
 

@@ -206,7 +206,7 @@ def read_plan(text: str) -> Placement:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise CommandError(
-            f"this is no plan as 'kraftrio reassign plan --json' prints it: {error!r}"
+            f"this is not a plan as 'kraftrio reassign plan --json' prints it: {error!r}"
         ) from None
 
 
@@ -225,7 +225,7 @@ def _ids(text: str) -> list[int]:
     try:
         return [int(each) for each in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"--brokers {text!r}: wanted are ids such as 1,2,3") from None
+        raise click.UsageError(f"--brokers {text!r}: expected ids such as 1,2,3") from None
 
 
 async def _current(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:

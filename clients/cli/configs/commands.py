@@ -112,7 +112,7 @@ def _resource(text: str) -> ConfigResource:
     if kind not in KINDS or not slash:
         meant = nearest(kind, sorted(KINDS)) or "topic"
         raise click.UsageError(
-            f"{text!r} is no resource such as {meant}/NAME: KIND is one of {', '.join(KINDS)}"
+            f"{text!r} is not a resource such as {meant}/NAME: KIND is one of {', '.join(KINDS)}"
         )
     if not name and kind != "broker":
         raise click.UsageError(f"{text!r} names no {kind}")

@@ -261,7 +261,7 @@ async def _chosen(
         try:
             chosen = [int(each) for each in numbers.split(",")] if numbers else []
         except ValueError:
-            raise click.UsageError(f"--topic {text!r}: wanted is TOPIC or TOPIC:0,1") from None
+            raise click.UsageError(f"--topic {text!r}: expected TOPIC or TOPIC:0,1") from None
         items += await partitions_of(admin, name, chosen)
     return items
 

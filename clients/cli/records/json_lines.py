@@ -52,7 +52,7 @@ def parse_record(line: bytes, now_ms: int) -> InputRecord:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise ValueError(f"wanted is an object such as {{'value': 'text'}}, not {fields!r:.40}")
+        raise ValueError(f"expected an object such as {{'value': 'text'}}, not {fields!r:.40}")
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
         raise ValueError(f"there is no field {unknown[0]!r}, but {', '.join(sorted(_FIELDS))}")
@@ -122,7 +122,7 @@ def _decoded(name: str, encoded: object) -> bytes:
     try:
         return base64.b64decode(encoded, validate=True)  # type: ignore[arg-type]  # or refused
     except (binascii.Error, TypeError, ValueError):
-        raise ValueError(f"{name} is no base64: {encoded!r:.40}") from None
+        raise ValueError(f"{name} is not base64: {encoded!r:.40}") from None
 
 
 def _headers(given: object) -> Iterable[tuple[str, bytes | None]]:

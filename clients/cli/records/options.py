@@ -155,7 +155,7 @@ class ConsumeOptions:
         """Return where to begin.
 
         Raises:
-            click.UsageError: what --since says is no moment.
+            click.UsageError: what --since says is not a moment.
         """
         since_ms = _moment_ms("--since", self.since, now_ms)
         if self.tail or since_ms is not None:

@@ -2,8 +2,9 @@
 
 Owns `Producing`. Rules:
 1. Lines that are values and nothing else go to the producer many at a time.
-2. A line that is no record ends the command, but what came before it is written, and the sentence
-   says how much that is. So it is when a broker refuses records, or the input cannot be read.
+2. A line that is not a record ends the command, but what came before it is written, and the
+   sentence says how much that is. So it is when a broker refuses records, or the input cannot be
+   read.
 
 Called by: the command.
 """

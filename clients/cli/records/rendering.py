@@ -67,7 +67,7 @@ def raw(content: bytes | None) -> bytes:
 
 
 def readable(content: bytes | None) -> bytes:
-    """Text without what could steer a terminal; what is no text in hexadecimal."""
+    """Text without what could steer a terminal; what is not a text in hexadecimal."""
     if content is None:
         return NULL
     try:

@@ -307,7 +307,7 @@ def _assignment(text: str) -> dict[int, list[int]]:
         }
     except ValueError:
         raise click.UsageError(
-            f"--replica-assignment {text!r}: wanted are ids of brokers such as 1:2,2:3"
+            f"--replica-assignment {text!r}: expected ids of brokers such as 1:2,2:3"
         ) from None
 
 

@@ -157,7 +157,7 @@ def _read_members(tar: tarfile.TarFile) -> tuple[Manifest, dict[int, DiskImage]]
     members = iter(tar)
     first = next(members, None)
     if first is None or first.name != _MANIFEST:
-        raise SnapshotError(f"is no snapshot of kraftrio: its first file is not {_MANIFEST}")
+        raise SnapshotError(f"is not a snapshot of kraftrio: its first file is not {_MANIFEST}")
     manifest, wanted = _parse_manifest(_content(tar, first))
     disks = {node_id: _Disk() for node_id in manifest.node_ids}
     for member in members:

@@ -134,7 +134,7 @@ def test_unknown_topic_and_partition(
 
 
 def test_leader_epochs_are_checked(client: RawClient, new_topic: Callable[..., str]) -> None:
-    """An older one is fenced, a newer one not known yet, -1 is no check (KIP-320)."""
+    """An older one is fenced, a newer one not known yet, -1 is not a check (KIP-320)."""
     topic = new_topic()
     append(client, topic, b"v")
     epoch = list_offset(client, topic, -1).leader_epoch

@@ -214,7 +214,7 @@ def test_unknown_special_offset(client: RawClient, new_topic: Callable[..., str]
 def test_replica_ids_and_leader_epochs_of_list_offsets(
     client: RawClient, new_topic: Callable[..., str], unique_topic: Callable[[], str]
 ) -> None:
-    """Consumers are -1, debuggers -2; an epoch of -1 is no check, a newer one not known."""
+    """Consumers are -1, debuggers -2; an epoch of -1 is not a check, a newer one not known."""
     topic = new_topic()
     append(client, topic, b"v")
     for replica_id in (-1, -2):

@@ -152,7 +152,7 @@ def test_advertised_host_defaults_to_the_machine() -> None:
         ({"num_partitions": "0"}, "Value must be at least 1"),
         ({"num_partitions": "many"}, "Not a number of type INT"),
         ({"log_retention_ms": "0"}, "log.retention.ms is 0"),
-        ({"listeners": "localhost:9092"}, "wanted is NAME://host:port"),
+        ({"listeners": "localhost:9092"}, "expected NAME://host:port"),
         ({"listeners": "A://x:1"}, "whose protocol is missing"),
         ({"listeners": "PLAINTEXT://x:70000"}, "allowed are 0 to 65535"),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "which no client can reach"),

@@ -159,7 +159,7 @@ def roll(writer: Writer) -> None:
 
 
 def stop(writer: Writer) -> None:
-    """A stop that fails is no clean one."""
+    """A stop that fails is not a clean one."""
     context = writer.context
     try:
         context.restart()

@@ -26,7 +26,7 @@ def test_durations(reset: str, expected: int) -> None:
 
 
 def test_what_is_no_duration() -> None:
-    with pytest.raises(ValueError, match="by_duration:1h is no setting"):
+    with pytest.raises(ValueError, match="by_duration:1h is not a setting"):
         duration_ms("by_duration:1h")
 
 

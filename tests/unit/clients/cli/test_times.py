@@ -34,7 +34,7 @@ def test_durations(text: str, duration_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "m", "5 minutes", "5m and more", "-5m"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration such as"):
+    with pytest.raises(ValueError, match="is not a duration such as"):
         parse_duration_ms(text)
 
 
@@ -58,7 +58,7 @@ def test_moments(text: str, moment_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "5 ago", "2026-13-01", "12345"])
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (moment|duration) such as"):
+    with pytest.raises(ValueError, match=r"is not a (moment|duration) such as"):
         parse_moment_ms(text, NOW_MS)
 
 

@@ -152,7 +152,7 @@ def test_what_is_not_there() -> None:
         wrong = {
             "/records?topic=orders&begin=time": "a time such as 5m ago",
             "/records?topic=orders&limit=201": "Limit must be a whole number from 1 to 200",
-            "/reset?group=readers&to=moment&value=soon": "'soon' is no moment such as '5m ago'",
+            "/reset?group=readers&to=moment&value=soon": "'soon' is not a moment such as '5m ago'",
             "/reset?group=readers&to=sideways": "not 'sideways'",
         }
         for address, sentence in wrong.items():

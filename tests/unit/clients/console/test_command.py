@@ -16,7 +16,7 @@ def test_where_to_listen() -> None:
     assert parse_listen("localhost:8080") == ("localhost", 8080)
     assert parse_listen("[::1]:0") == ("::1", 0)
     for text in ("8080", ":8080", "localhost:", "localhost:99999", "localhost:x"):
-        with pytest.raises(click.UsageError, match="wanted is HOST:PORT"):
+        with pytest.raises(click.UsageError, match="expected HOST:PORT"):
             parse_listen(text)
 
 

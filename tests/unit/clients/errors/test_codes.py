@@ -56,7 +56,7 @@ def test_codes_of_tomorrow() -> None:
 
 
 def test_errors_that_only_a_client_knows_are_not_made_of_codes() -> None:
-    """A broker's INVALID_CONFIG is no wrong setting of the client."""
+    """A broker's INVALID_CONFIG is not a wrong setting of the client."""
     assert not issubclass(error_class(ErrorCode.INVALID_CONFIG), errors.ConfigError)
     assert not issubclass(error_class(ErrorCode.REQUEST_TIMED_OUT), errors.BufferExhaustedError)
     assert issubclass(errors.BufferExhaustedError, errors.TimedOutError)

@@ -62,7 +62,7 @@ def stable() -> HeartbeatMember:
 
 
 def test_nobody_joins_before_the_first_poll() -> None:
-    """A program that has subscribed but does not poll is no member."""
+    """A program that has subscribed but does not poll is not a member."""
     member, _ = core(max_poll_interval_ms=10)
     assert member.step(10_000) == Wait()
     assert member.heartbeat(10_000) is None and member.next_heartbeat_ms is None

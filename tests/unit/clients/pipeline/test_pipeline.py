@@ -69,7 +69,7 @@ def test_rows_of_several_tables_are_merged_by_time(tmp_path: Path) -> None:
         ("2013,1", "row 0"),
         (FLIGHT_LINES[1].replace("540", "soon"), "row 0"),
         (FLIGHT_LINES[1].replace("T10:00:00Z", ""), "row 0"),
-        (FLIGHT_LINES[1].replace(",33,", ",3.5,"), "arr_delay is no number"),
+        (FLIGHT_LINES[1].replace(",33,", ",3.5,"), "arr_delay is not a number"),
     ],
 )
 def test_broken_rows_are_told(tmp_path: Path, line: str, told: str) -> None:

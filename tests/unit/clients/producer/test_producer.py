@@ -535,7 +535,7 @@ async def test_a_partition_that_comes_later() -> None:
 
 
 async def test_wrong_arguments() -> None:
-    """What is no record is refused before anything is accepted; settings when it is made."""
+    """What is not a record is refused before anything is accepted; settings when it is made."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
         async with make_producer(fake, max_request_size=2000) as producer:

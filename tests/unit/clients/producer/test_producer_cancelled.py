@@ -84,7 +84,7 @@ class Run:
                 async with self.operation():
                     await delivery
             if self.one_by_one:
-                self.canceller.task = None  # leaving is no operation of its own
+                self.canceller.task = None  # leaving is not an operation of its own
 
     def check(self) -> None:
         """Compare what was told with the logs."""

@@ -262,7 +262,7 @@ def test_all_of_five_prove_at_once() -> None:
 
 
 def test_two_voters_cannot_prove_each_other() -> None:
-    """One is no majority of two: an operator has to say it."""
+    """One is not a majority of two: an operator has to say it."""
     memory, asked = caught_up(2)
     for voter in asked:
         memory.on_epoch_confirmed(voter, 7)

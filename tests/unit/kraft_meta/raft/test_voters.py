@@ -34,7 +34,7 @@ def test_a_sole_voter_is_the_whole_quorum() -> None:
 
 
 def test_a_voter_is_reached_at_its_first_endpoint() -> None:
-    """One without a listener, and a node that is no voter, cannot be reached."""
+    """One without a listener, and a node that is not a voter, cannot be reached."""
     first = VoterEndpoint("CONTROLLER", "one", 9093)
     voters = VoterSet((Voter(1, (first, VoterEndpoint("OTHER", "one", 9094))), Voter(2)))
     assert voters.address(1) == ("one", 9093)

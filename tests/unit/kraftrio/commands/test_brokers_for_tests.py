@@ -48,7 +48,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "said"),
-    [("log.segment.bytes=x", "Not a number of type INT"), ("x", "--set 'x': wanted is NAME=VALUE")],
+    [("log.segment.bytes=x", "Not a number of type INT"), ("x", "--set 'x': expected NAME=VALUE")],
 )
 def test_what_is_wrong_is_told(setting: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["test-broker", "--set", setting]) == 2

@@ -108,7 +108,7 @@ def test_what_cannot_be_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path
     (tmp_path / "empty").mkdir()
     (tmp_path / f"{FIRST}.snapshot").write_bytes(b"x")
     for arguments, sentence in (
-        (("verify", tmp_path / "nothing"), "nothing is no directory"),
+        (("verify", tmp_path / "nothing"), "nothing is not a directory"),
         (("stats", tmp_path / "empty"), "no log of a partition lies in"),
         (("dump", tmp_path / "nothing"), "there is no file"),
         (("dump", LOG_DIRS / "meta.properties"), "is none of the files of a log"),

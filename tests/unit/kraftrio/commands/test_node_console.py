@@ -93,7 +93,7 @@ def test_what_cannot_be_served_is_said_before_the_node_starts(tmp_path: Path) ->
 
 
 def test_settings_that_make_no_sense(tmp_path: Path) -> None:
-    with pytest.raises(PropertyError, match=r"console\.listener has 'x': wanted is host:port"):
+    with pytest.raises(PropertyError, match=r"console\.listener has 'x': expected host:port"):
         config(tmp_path, console_listener="x")
     with pytest.raises(PropertyError, match=r"process\.roles has no broker"):
         config(

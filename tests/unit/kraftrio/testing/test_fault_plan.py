@@ -61,12 +61,12 @@ def test_faults_are_told() -> None:
     [
         ("kil", "n1", 1, "no fault 'kil'; do you mean 'kill'?"),
         ("earthquake", "n1", 1, "no fault 'earthquake'; there are kill, power cut, "),
-        ("cut", "n1", 1, "'cut' cannot hit 'n1': wanted is a direction, such as \"program>n1\""),
-        ("kill", "", 1, "wanted is a node"),
+        ("cut", "n1", 1, "'cut' cannot hit 'n1': expected a direction, such as \"program>n1\""),
+        ("kill", "", 1, "expected a node"),
         ("kill", "n1", -1, "its times are seconds, 0 or more"),
         ("delay", "Prodce", 1, "no request 'Prodce'; do you mean 'Produce'?"),
-        ("delay", "Produce NOT_COORDINATOR", 1, "wanted is a request, such as"),
-        ("refuse", "Produce", 0, "wanted is a request and an error, such as"),
+        ("delay", "Produce NOT_COORDINATOR", 1, "expected a request, such as"),
+        ("refuse", "Produce", 0, "expected a request and an error, such as"),
         ("refuse", "Produce NOT_CORDINATOR", 0, "no error .*; do you mean 'NOT_COORDINATOR'?"),
     ],
 )

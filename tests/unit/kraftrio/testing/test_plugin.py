@@ -103,12 +103,12 @@ def test_a_project(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=passed, errors=6)
     result.stdout.fnmatch_lines_random(
         [
-            "*(scope='week'): wanted is function, module or session*",
-            "*knows no 'borkers': wanted is one of scope, brokers, config, disk, in_process*",
+            "*(scope='week'): expected function, module or session*",
+            "*knows no 'borkers': expected one of scope, brokers, config, disk, in_process*",
             "*a cluster with 1 node, and this one has 3 nodes: make it with brokers=1*",
             "*cannot go back for the next test; add scope='function'*",
             "*takes names only, such as brokers=3, not 3*",
-            "*(disk='tape'): wanted is memory or folder*",
+            "*(disk='tape'): expected memory or folder*",
         ]
     )
 

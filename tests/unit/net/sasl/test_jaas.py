@@ -39,7 +39,7 @@ def test_what_is_read(text: str, options: dict[str, str]) -> None:
         ("  // all of it\n", "no login module is named"),
         ("M", "the login module is not followed by a flag such as required"),
         ("M;", "the login module is not followed by a flag such as required"),
-        ("M needed;", "'needed' is no flag of a login module"),
+        ("M needed;", "'needed' is not a flag of a login module"),
         ("M required", "the entry does not end with a semicolon"),
         ("M required a=b", "the entry does not end with a semicolon"),
         ("M required password=;", "the option password has no value"),

@@ -39,7 +39,7 @@ def test_versions_follow_the_suites() -> None:
 @pytest.mark.parametrize(
     ("protocols", "suites", "sentence"),
     [
-        (PROTOCOLS, ["TLS_MADE_UP"], "TLS_MADE_UP, which is no cipher suite that is known"),
+        (PROTOCOLS, ["TLS_MADE_UP"], "TLS_MADE_UP, which is not a cipher suite that is known"),
         (PROTOCOLS, [TLS_1_3_SUITES[0]], "some of the suites of TLSv1.3 only"),
         (["TLSv1.2"], list(TLS_1_3_SUITES), "no suite for TLSv1.2"),
     ],

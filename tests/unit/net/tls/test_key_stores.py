@@ -140,7 +140,7 @@ def of_text(text: bytes, kind: str) -> Callable[[Path], dict[str, str]]:
         (wrong_password("JKS"), "its password is wrong, or the file was changed"),
         (wrong_password("PKCS12"), "ssl.keystore.password is wrong"),
         (key_password_of_pkcs12, "ssl.key.password is wrong: in a PKCS12 store"),
-        (of_text(b"hello", "JKS"), "no key store of type PKCS12 or JKS, or it is damaged"),
+        (of_text(b"hello", "JKS"), "not a key store of type PKCS12 or JKS, or it is damaged"),
         (of_text(bytes.fromhex("cececece0000"), "JKS"), "only JKS, PKCS12 and PEM can be read"),
         (of_text(bytes.fromhex("feedfeed00000002"), "JKS"), "it is cut off"),
         (of_text(b"", "PEM"), "holds no private key"),

@@ -1,7 +1,7 @@
 """What keeps a streams group from being assigned tasks: topics that are missing, or do not fit.
 
-The members are told by a status of their heartbeat's response, which is no error: the group waits
-until the topics are there. Called by `configured_topology` and what it uses.
+The members are told by a status of their heartbeat's response, which is not an error: the group
+waits until the topics are there. Called by `configured_topology` and what it uses.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_what_was_refused_is_forgotten() -> None:
 
 
 def test_what_has_a_sequence() -> None:
-    """Neither batches without one, nor what is no batch."""
+    """Neither batches without one, nor what is not a batch."""
     data = batch(b"x", producer_id=7, producer_epoch=2, sequence=9)
     assert sequenced(memoryview(data)) == (7, 2, 9)
     for other in (batch(b"x"), data[:60], data[:16] + b"\x01" + data[17:], b""):

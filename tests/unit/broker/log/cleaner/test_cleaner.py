@@ -274,7 +274,7 @@ def transaction(
 
 
 def test_aborted_records_go_and_hide_nothing() -> None:
-    """An aborted record is no newer record of its key; it goes itself at once."""
+    """An aborted record is not a newer record of its key; it goes itself at once."""
     context = compacted()
     context.append(b"committed", key=b"k")
     transaction(context, 1, (b"k", b"aborted"), (b"j", b"aborted"), commit=False)

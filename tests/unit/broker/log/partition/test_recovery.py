@@ -49,7 +49,7 @@ def test_torn_tail_is_cut_at_every_length() -> None:
 
 
 def test_torn_tail_after_a_clean_stop_is_found() -> None:
-    """The marker promises too much: a tail that is no batch is cut all the same."""
+    """The marker promises too much: a tail that is not a batch is cut all the same."""
     context = filled()
     context.log.close()
     name = f"{8:020d}.log"
@@ -91,7 +91,7 @@ def test_damaged_batch_in_the_flushed_part_stays_for_the_operator() -> None:
 
 
 def test_offsets_that_go_back_end_the_log() -> None:
-    """A valid batch with an offset that was there before is no continuation."""
+    """A valid batch with an offset that was there before is not a continuation."""
     context = LogContext()
     context.append(b"a")
     context.append(b"b")

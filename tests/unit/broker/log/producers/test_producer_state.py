@@ -51,7 +51,7 @@ def test_repeat_of_the_sixth_last_batch_is_out_of_order(partition: Partition) ->
 
 
 def test_a_repeat_must_be_exact(partition: Partition) -> None:
-    """A batch that only overlaps a known one is no duplicate."""
+    """A batch that only overlaps a known one is not a duplicate."""
     partition.send(0, 3)
     assert partition.refused(0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.refused(1, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -52,7 +52,7 @@ def test_a_password_may_come_salted() -> None:
             "the user a has a password, or a saltedpassword",
         ),
         ("SCRAM-SHA-256=[name=a,saltedpassword=YQ==]", "the saltedpassword of the user a has no"),
-        ("SCRAM-SHA-256=[name=a,password=secret,salt=!]", "salt of a SCRAM user is no base64"),
+        ("SCRAM-SHA-256=[name=a,password=secret,salt=!]", "salt of a SCRAM user is not base64"),
         ("SCRAM-SHA-256=[name=a,password=secret,iterations=1]", "iterations is a number from"),
         ("SCRAM-SHA-256=[name=a,password=secret,iterations=x]", "iterations is a number from"),
         ("SCRAM-SHA-256=[name=a,password=secret,role=x]", "a SCRAM user has the fields"),

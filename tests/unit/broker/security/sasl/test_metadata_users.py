@@ -81,7 +81,7 @@ def test_a_node_knows_itself_until_it_has_metadata() -> None:
     users.on_metadata(old, is_current=False)  # a snapshot, say
     assert is_let_in(users, "node", "own") and is_let_in(users, "alice", "one")
     users.on_metadata(old, is_current=True)
-    assert not is_let_in(users, "node", "own"), "it is no user of the cluster"
+    assert not is_let_in(users, "node", "own"), "it is not a user of the cluster"
     users.on_metadata(old, is_current=False)
     assert not is_let_in(users, "node", "own"), "what was known once is not forgotten"
 

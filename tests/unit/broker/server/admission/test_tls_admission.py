@@ -170,7 +170,7 @@ async def test_a_name_that_is_none_is_a_failed_handshake() -> None:
     async with listening_with_tls(material(SERVER, CA)) as (_, port):
         connector = TlsConnector(lambda: material(None, CA).client_context())
         sock = await SYSTEM.connect("127.0.0.1", port)
-        with pytest.raises(OSError, match="is no name that a certificate has"):
+        with pytest.raises(OSError, match="is not a name that a certificate has"):
             await connector.secure(SYSTEM, sock, ".example")
         assert sock.fileno() == -1
 

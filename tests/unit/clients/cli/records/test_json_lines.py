@@ -43,16 +43,16 @@ def test_lines(line: str, record: InputRecord) -> None:
     ("line", "reason"),
     [
         ("no json", "not JSON"),
-        ("[1]", "wanted is an object"),
+        ("[1]", "expected an object"),
         ('{"valeu": 1}', "there is no field 'valeu', but "),
         ('{"partition": "1"}', "partition must be a whole number"),
         ('{"partition": -1}', "partition must be a whole number"),
         ('{"headers": 1}', "headers must be an object"),
         ('{"headers": [["a"]]}', "a header must be a pair"),
-        ('{"timestamp": "soon"}', "'soon' is no moment"),
+        ('{"timestamp": "soon"}', "'soon' is not a moment"),
         ('{"timestamp": true}', "timestamp must be milliseconds"),
-        ('{"value_base64": "*"}', "value_base64 is no base64"),
-        ('{"key_base64": 1}', "key_base64 is no base64"),
+        ('{"value_base64": "*"}', "value_base64 is not base64"),
+        ('{"key_base64": 1}', "key_base64 is not base64"),
     ],
 )
 def test_what_is_no_record(line: str, reason: str) -> None:

@@ -97,7 +97,7 @@ def stable(**config: Any) -> Membership:
 
 
 def test_nobody_joins_before_the_first_poll() -> None:
-    """A program that has subscribed but does not poll is no member."""
+    """A program that has subscribed but does not poll is not a member."""
     core = Membership(MembershipConfig(group_id="g"), [RangeAssignor()], random.Random(1))
     core.subscribe(frozenset({"a"}))
     assert core.step(10_000_000) == Wait(None)

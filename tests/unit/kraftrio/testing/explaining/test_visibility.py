@@ -35,7 +35,7 @@ async def test_visible_and_never_written(kafka_world: KafkaWorld) -> None:
 
 
 async def test_above_the_high_watermark(kafka_world: KafkaWorld) -> None:
-    """Until a follower that stands still has it, or is no member of the ISR any more."""
+    """Until a follower that stands still has it, or is not a member of the ISR any more."""
     await kafka_world.create_topic("orders", partitions=1)
     leader = await _leader(kafka_world)
     follower = leader % 3 + 1
