@@ -51,7 +51,7 @@ async def run_aside(run: Callable[[*Arguments], Awaitable[object]], *arguments: 
 
 
 def _end_at_the_program(interrupt: KeyboardInterrupt) -> None:
-    """Cut the traceback behind the last line that is the program's own."""
+    """Cut the traceback after the last line that is the program's own."""
     last = None
     step = interrupt.__traceback__
     while step is not None:

@@ -1,7 +1,7 @@
 """Times that double with each failure in a row, up to a limit: pauses before another attempt.
 
-Jitter is drawn from a generator that is handed in, so that who failed together does not try
-together again.
+Jitter is drawn from a generator that is passed in, so that callers that failed together do not
+retry together.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@ Owns: the result, and for each Trio run a queue of completed deferreds whose cal
 Rules
 1. A deferred is completed, or fails, once and on the event loop's thread; twice is our bug.
 2. Completing runs nothing of others: callbacks wait in the queue, first in, first out. A task of
-   the run works it off in the next turn of the event loop, for `TURN_S` at most; the rest has the
-   turns after that. What these callbacks complete is run in the same turn if there is time.
+   the run works through it in the next turn of the event loop, for `TURN_S` at most; the rest has
+   the turns after that. What these callbacks complete is run in the same turn if there is time.
 3. A callback added after completion runs at once, in whoever adds it, unless earlier ones still
-   wait in the queue; then behind them.
+   wait in the queue; then after them.
 4. `map` and `resolve` are for what may fail, such as a read on behalf of a client: an error fails
    the deferred that they complete, and is raised where its value is asked for, in the task of that
    client's connection.
 5. `then` and `when_done` are for bookkeeping, which must not fail: an error in their callbacks is a
    fault of ours and ends the run (Trio reports it as the cause of an internal error).
-6. Outside of a Trio run there are no turns: the queue is worked off at once, in order.
+6. Outside of a Trio run there are no turns: the queue is worked through at once, in order.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class _Queue:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Work the queue off, some of it in each turn of the event loop, until the run ends."""
+        """Work through the queue, some of it in each turn of the event loop, until the run ends."""
         while True:
             self.run_for_a_turn()
             if self._deferreds:

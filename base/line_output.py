@@ -1,4 +1,4 @@
-"""Lines to standard output and standard error that nobody has to be able to take.
+"""Lines to standard output and standard error, whether or not these can take them.
 
 Owns: `LineOutput`. Rules:
 1. A write never fails and never waits: a full disk, a reader that has gone and one that has stopped

@@ -1,4 +1,4 @@
-"""What lives long is taken out of the garbage collector's sight.
+"""Long-lived objects, which the garbage collector then passes over.
 
 Each partition is some hundred objects that stay, and a full collection that looks at those of
 thousands stops everybody for a tenth of a second. The node calls `LiveObjects.freeze` once it has

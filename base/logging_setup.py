@@ -28,7 +28,7 @@ from kraftrio.base.line_output import STANDARD_ERROR, LineOutput
 
 TRACE = 5
 
-# Kafka's level names, the most talkative first.
+# Kafka's level names, the most verbose first.
 LEVELS: Final[dict[str, int]] = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
@@ -102,7 +102,7 @@ class JsonFormatter(logging.Formatter):
     """Writes a record as one JSON object on a line, for log collectors.
 
     `time`, `level`, `component` and `message` are always there; what else is known of the event has
-    its own keys beside them (those that clash have an underscore behind), a traceback or the stack
+    its own keys beside them (those that clash end with an underscore), a traceback or the stack
     of another thread is `stack`.
     """
 

@@ -2,7 +2,7 @@
 
 Owns `Calls`, which everything beside the program uses to reach it, and the `Turnstile` at which a
 rebalance waits until the program is in such a call. Rules:
-1. Whoever changes what may be handed over, or has an error for the program, calls `interrupt` or
+1. Code that changes what may be handed over, or has an error for the program, calls `interrupt` or
    `fail`: the next call looks after that before it takes anything.
 2. An error is raised once, by one call; the same error again before that is dropped.
 

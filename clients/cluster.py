@@ -146,7 +146,7 @@ class Cluster:
             )
 
     def note_refusal(self, node: BrokerNode) -> None:
-        """Tell whoever waits if the node has just not let the client in."""
+        """Fail what waits if the node has just refused to let the client in."""
         failure = node.failure
         if isinstance(failure, AuthenticationError) and not node.is_connected:
             self._fetcher.give_up(failure)

@@ -1,7 +1,7 @@
 """Which broker coordinates a group or a transactional id: looked up once, and remembered.
 
-What was found is remembered until `forget`: whoever is answered NOT_COORDINATOR, or cannot reach
-the coordinator, calls it. Nothing is retried here.
+What was found is remembered until `forget`: a caller that is answered NOT_COORDINATOR, or cannot
+reach the coordinator, calls it. Nothing is retried here.
 
 Called by: `cluster`. FindCoordinator; KIP-699 (keys in a list, from version 4 on).
 """

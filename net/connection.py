@@ -6,8 +6,8 @@ Owns: the socket, what waits to be sent, and what waits for an answer. Rules:
    may not, until the answer is there: they are sent from where they lie.
 2. Answers come in the order of the requests, with the right correlation ids; a peer that breaks
    the protocol in any way loses the connection.
-3. Whoever stops waiting (a cancelled `call` or `wait`) leaves the connection as it is: the answer
-   is dropped when it comes. A request whose time is up closes the connection, since nobody
+3. A caller that stops waiting (a cancelled `call` or `wait`) leaves the connection as it is: the
+   answer is dropped when it comes. A request whose time is up closes the connection, since nobody
    knows what the peer still sends, and whether it did what was asked.
 4. A connection ends once, for one reason; then every unanswered request fails, in order.
    Answers that have arrived by then count: they are delivered first, unless this side closes.
@@ -250,7 +250,7 @@ class Connection:
         return self._unsent.size_bytes
 
     async def wait_closed(self) -> None:
-        """Wait until the connection has ended, whoever ended it."""
+        """Wait until the connection has ended, on either side."""
         await self._closed.wait()
 
     # -- requests -------------------------------------------------------------------------------

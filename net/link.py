@@ -10,7 +10,7 @@ Rules:
 4. `hurry` ends the wait for the next attempt; `redial` drops the connection as well, for a node
    that has moved.
 
-Called by: whoever needs a node for longer than one call: the clients' nodes, the replica
+Called by: what needs a node for longer than one call: the clients' nodes, the replica
 fetchers, the controller client, the quorum's peers.
 """
 

@@ -114,7 +114,7 @@ class Network(Protocol):
     async def wait_writable(self, sock: Any) -> None: ...
 
     def notify_closing(self, sock: Any) -> None:
-        """Make whoever waits for this socket get trio.ClosedResourceError."""
+        """Raise trio.ClosedResourceError in the tasks that wait for this socket."""
 
 
 class SystemFileSender:

@@ -27,7 +27,7 @@ stopping at once | A second signal ended the node without a clean stop. | The ne
 stopping | A signal asks for a graceful stop. | -
 stopped: | The node ended by itself; the reason follows. | See the reason: a disk, or the controller's refusal.
 stopped | The graceful stop is done. | -
-the ready line cannot be written | Nobody reads standard output. | Only if something waits for that line.
+the ready line cannot be written | Standard output is closed. | Only if something waits for that line.
 few files may be open | The limit of open files is low. | Raise it (ulimit -n, LimitNOFILE=).
 logs loaded | All logs are open; how many, how many directories were not stopped cleanly, how long it took. | -
 * | A warning about a setting, at the start. | Correct or remove the setting.
@@ -42,7 +42,7 @@ this voter has lost its log | It neither votes nor counts until it has caught up
 this voter votes and counts again | It has caught up. | -
 no leader is there to catch up with | A voter without its memory waits for a leader. | Start the other voters; if a majority lost its disks for good, see kraftrio recover-quorum.
 no metadata yet | A new cluster waits for voters. | Start the voters that are named.
-metadata log cut | This node's metadata log had what the leader's has not, as after a leader that failed. | -
+metadata log cut | This node's metadata log had records that the leader's has not, as after a leader that failed. | -
 metadata log cannot be written now | The disk of the metadata log has no room: changes wait. | Make room.
 metadata log can be written again | There is room. | -
 snapshot written | A snapshot of the metadata was written. | -
@@ -73,21 +73,21 @@ topic not created | A topic that a client asked for was not made. | See the reas
 settings changed | Settings of a topic, broker, group or of client metrics were changed. | -
 feature levels changed | Features were turned on or off. | -
 reassignment begun | Replicas of partitions are being moved. | -
-reassignment ended | They are where they should be, or the move was called off. | -
+reassignment ended | The replicas are in their new places, or the reassignment was cancelled. | -
 leaders moved | Partitions have another leader; from which broker, how many, the first of them. | -
 unclean leader election | A replica leads that may lack records, as the topic's settings allow. | Count on lost records; see why all in-sync replicas were gone.
 partitions without a leader | Nobody can write or read them. | Start the brokers that hold their in-sync replicas.
 partitions have a leader again | They can be written and read. | -
 member joined | A member came into a group. | -
 member left | A member said that it leaves. | -
-member expired | A member's heartbeats stayed away, or it did not rejoin in time. | See why the client hangs: long work between polls (max.poll.interval.ms), pauses, the network.
+member expired | A member sent no heartbeat in time, or did not rejoin in time. | See why the client hangs: long work between polls (max.poll.interval.ms), pauses, the network.
 group rebalancing | A classic group asks its members to join again; the reason. | If it is often: static members, longer sessions, or the consumer protocol.
 group rebalanced | A generation, or a new target assignment, has begun. | -
 * loaded partitions | A coordinator has read its partitions, and serves them. | -
 load failed | A coordinator could not read a partition; it tries again where the disk is to blame. | See the reason; look at that partition's disk.
 record skipped | A record of an internal topic cannot be read. | Report it, with the record.
-* failed partition= | A coordinator's record could not be written; who asked comes again. | See the reason: replicas that are missing, a full disk.
-transaction aborted | A transaction's time was up, or its producer was replaced. | If it is the time: see why the application hangs.
+* failed partition= | A coordinator's record could not be written; the client sends its request again. | See the reason: replicas that are missing, a full disk.
+transaction aborted | A transaction timed out, or its producer was replaced. | If it is the time: see why the application hangs.
 no answer from coordinator | The coordinator of a transaction did not answer a broker. | Look at that broker.
 state of share partition is unusable | What was kept of a share partition makes no sense: it is not served. | Report it; altering the group's offsets there begins anew.
 state of share partition was not kept | Acknowledgements could not be written; records may be delivered again. | See the reason.
@@ -106,12 +106,12 @@ unexpected answer to isr proposals | The controller answered about what was not 
 replica directories not assigned | The controller does not know yet where replicas lie; it is tried again. | See the reason.
 storage error | A disk refused a call for a partition. | Look at the disk.
 log directory is running full | Less room than log.dirs.free.bytes.warning. | Make room: retention, deletion, a larger disk.
-log directory has room again | More than that. | -
-log directory is full | Nothing fits any more: the leaderships move away. | Make room.
+log directory has room again | There is more room than log.dirs.free.bytes.warning again. | -
+log directory is full | There is no room left: the leaderships move away. | Make room.
 log directory has space again | Writing works again. | -
 log directory * is offline | A disk failed: its replicas are out of service on this broker. | Replace the disk, and restart the broker.
 log directory * cannot be written now | A checkpoint did not fit; it is tried again. | Make room.
-log directory * can be written again | It did. | -
+log directory * can be written again | The checkpoint was written. | -
 ignore * | Something that is no log lies in a log directory. | Remove it if nobody needs it.
 log of another topic kept as | A folder belongs to a topic that was deleted and made again. | Remove it once its records are not needed.
 stray log set aside | A log that the metadata does not place here is kept aside, and not served. | Remove it once its records are not needed.
@@ -130,9 +130,9 @@ damage in * | A segment is damaged. | Look at the disk; a replica brings the rec
 replica move started | A replica is copied to another log directory. | -
 replica move finished | It is served from there. | -
 replica move abandoned | It stays where it was. | See the reason.
-replica move delayed | It goes on later. | See the reason: room, as a rule.
+replica move delayed | It continues later. | See the reason: room, as a rule.
 cleaned | A log was compacted. | -
-cleaning aborted | The log changed under the compaction; it comes again. | -
+cleaning aborted | The log changed during the compaction, which is done again later. | -
 cannot be cleaned | The compaction has given up a partition. | Look for damage there (kraftrio log verify).
 cleaning postponed | No room for the compaction's copy. | Make room.
 retention deleted segments | Old segments are gone. | -
@@ -147,7 +147,7 @@ denied | A principal may not do what it asked for. | Grant it (kafka-acls), if i
 login refused | A client could not log in; the reason. | See the reason: user, password, mechanism.
 certificates renewed | The files of a listener's certificates were read again. | -
 certificates not renewed | They could not be read: the former ones stay in use. | Correct the files before the former expire.
-tokens are not signed | A listener takes tokens that anybody can make. | Never in production.
+tokens are not signed | A listener accepts tokens that anybody can make. | Never in production.
 keys of tokens not read | The provider's keys could not be read. | See that the address is right and answers.
 """
 

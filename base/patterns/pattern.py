@@ -90,7 +90,7 @@ class Pattern:
         return frozenset(following)
 
     def _reached(self, places: frozenset[int], facts: int) -> set[int]:
-        """The places that can be come to from others without a character."""
+        """The places that can be reached from others without a character."""
         reached = set(places)
         waiting = list(places)
         while waiting:
@@ -144,7 +144,7 @@ _Instruction: TypeAlias = CharSet | Assertion | _Jump
 
 
 def _compile(node: Node) -> list[_Instruction]:
-    """Lay a pattern out; who comes to the place behind the last one has matched it."""
+    """Lay a pattern out; to come to the place after the last one is to match it."""
     layout = _Layout()
     layout.add(node)
     return layout.code

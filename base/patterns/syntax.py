@@ -113,7 +113,7 @@ def parse_pattern(text: str) -> Node:
 
 
 class _Parser:
-    """Reads from a position onwards; every method leaves it behind what it has read."""
+    """Reads from a position onwards; every method leaves it after what it has read."""
 
     def __init__(self, text: str) -> None:
         self._text = text

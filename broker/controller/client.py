@@ -316,7 +316,7 @@ class ControllerClient:
         line.end_if_idle()
 
     def _on_decision(self, pending: _Pending, decision: Any) -> None:
-        """Take a response, or that whoever was asked is not the active controller."""
+        """Take a response, or that the node asked is not the active controller."""
         if pending.answer.done:
             return
         if isinstance(decision, NotController):

@@ -104,7 +104,7 @@ class ProducerIdManager:
         self._tell(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _tell(self, code: ErrorCode) -> None:
-        """Tell those that wait for any id; whoever takes none in time asks again."""
+        """Answer those that wait for an id; a caller that takes none in time asks again."""
         waiting, self._waiting_for_block = self._waiting_for_block, []
         for one in waiting:
             one.complete(code)

@@ -132,7 +132,7 @@ def client_timeout_ms(request: Any) -> int | None:
 
 
 def is_not_controller(response: Any) -> bool:
-    """Tell whether whoever answered is not the active controller.
+    """Return whether the node that answered is not the active controller.
 
     Such an answer is given to the whole request, so its first item is enough. It comes from a
     node that never was the active controller, or from one that was and gave up what it had not

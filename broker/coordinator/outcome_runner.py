@@ -7,7 +7,7 @@ Rules
    been flushed: they are applied as all others, but no client is answered as if they were safe.
 3. Failures of an append reach clients as coordinator errors, never as those of producing.
 4. A transaction's end marker is appended and applied in one go, too; the shard shows what it
-   decided once it is committed. Whoever sent it hears the log's own error, and sends it again.
+   decided once it is committed. Its sender gets the log's own error, and sends it again.
 
 Called by the runtime.
 """

@@ -51,7 +51,7 @@ class File(Protocol):
         """
 
     def load(self, position: int, size_bytes: int) -> None:
-        """Wait until these bytes are in memory, and let those behind them follow. Any thread."""
+        """Wait until these bytes are in memory, and let those after them follow. Any thread."""
 
     def descriptor(self) -> int | None:
         """The operating system's number of the open file; None: it has none, or is closed."""

@@ -1,6 +1,6 @@
 """How long the disks take to make files durable: every sync of the process is counted here.
 
-Owns: `SYNC_TIMES`, one for the process, and the slow syncs of late, so that it can be said who
+Owns: `SYNC_TIMES`, one for the process, and the recent slow syncs, so that it can be said who
 waited for one (`during`). Any thread may add.
 
 Called by: `files`. Read by `metrics`, and by who explains slow requests.

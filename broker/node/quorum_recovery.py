@@ -81,7 +81,7 @@ class VoterRemains:
         )
         yield (
             "Lost for good is every change of the metadata (topics, settings, members of ISRs)"
-            " behind the end of the log that is elected, and what partitions hold that their"
+            " beyond the end of the log that is elected, and what partitions hold that their"
             " leaders by that metadata do not have."
         )
         yield (

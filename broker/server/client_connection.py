@@ -212,7 +212,7 @@ class AcceptedConnection:
             if held_bytes > FREE_BYTES or self._request_memory.held_bytes:
                 self._request_memory.hold(held_bytes)
             await self._serve_requests(frames, now + _TURN_S)
-            if self.client.queued_work:  # its frame counts until it is worked off
+            if self.client.queued_work:  # its frame counts until that is done
                 await self._wait_for_room()
             if self._request_memory.held_bytes:
                 self._request_memory.hold(protocol.unfinished_bytes)

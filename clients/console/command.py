@@ -30,7 +30,7 @@ DEFAULT_LISTEN = "localhost:8080"
     metavar="HOST:PORT",
     default=DEFAULT_LISTEN,
     help=f"Where browsers find it (default {DEFAULT_LISTEN}; port 0 picks a free one). It has no"
-    " login: whoever reaches it sees all records.",
+    " login: anybody who reaches it sees all records.",
 )
 @click.option("--writable", is_flag=True, help="Let visitors write records and reset groups.")
 @click.option(

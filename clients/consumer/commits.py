@@ -1,7 +1,7 @@
 """Commits offsets, one request after the other, so that a later commit is never overtaken.
 
 Owns the queue of commits and the task that sends them. Rules:
-1. Commits are sent in the order in which they were asked for. Whoever waits for one (`commit`)
+1. Commits are sent in the order in which they were asked for. A call that waits for one (`commit`)
    has it repeated until its time is over; others (`submit`) are tried once, as in the Java client.
 2. A commit is that of the member, and of the topics, as they were when it was asked for: however
    late it is sent, it is never applied in a later generation, after the member has given up its

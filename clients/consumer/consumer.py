@@ -7,9 +7,9 @@ Owns what programs call; `polling` is the course of a call for records, `subscri
 2. A record, or batch, is consumed when it is returned, and the position moves then. Every wait is
    cancellable, and nothing is taken before the last of them: what a cancelled call would have
    returned the next one returns.
-3. Whoever asks for more has finished with what it got before. So automatic commits and rebalances
-   happen within these calls, and an automatic commit never covers what is still being worked on:
-   if the body of `async with` raises, the record in its hands is not committed.
+3. A program that asks for more has finished with what it got before. So automatic commits and
+   rebalances happen within these calls, and an automatic commit never covers what is still being
+   worked on: if the body of `async with` raises, the record in its hands is not committed.
 4. Errors are raised by these calls too; what failed is then tried again by the next one.
 5. Everything that runs beside the program ends with `async with`: what was finished with is
    committed, and the group is left. A program that is cancelled waits one second for that at most.
@@ -410,7 +410,7 @@ class Consumer(Generic[K, V]):
         self._partitions.seek(state, position, validate=True)
 
     def skip(self, error: RecordDeserializationError) -> None:
-        """Continue behind the record that could not be read.
+        """Continue after the record that could not be read.
 
         Raises:
             TypeError: it is no such error.

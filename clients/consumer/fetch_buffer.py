@@ -2,7 +2,7 @@
 
 Rules:
 1. Partitions take turns: one batch, or one run of batches, of each.
-2. What a broker answers beside records (an error, an offset out of range) waits its turn behind
+2. What a broker answers beside records (an error, an offset out of range) waits its turn after
    the records that came before it.
 3. An answer is in memory as long as one of its chunks is; `buffered_bytes` counts those of a
    broker, so that it is not asked for more than may be held.

@@ -3,12 +3,12 @@
 Rules:
 1. What is returned is consumed, and the position moves then; records handed over one by one move
    it when somebody looks at it (`settle`), or when the next is asked for.
-2. Whoever asks for more has finished with what it got before (`finish`). If it ends with an error
-   instead, what it has in hand goes back (`take_back`).
+2. A program that asks for more has finished with what it got before (`finish`). If it ends with an
+   error instead, what it has in hand goes back (`take_back`).
 3. The three ways may be mixed: what is left of a run that was handed over one by one goes back to
    the fetched batches before anything is taken in another way.
 4. With deserializers, what is handed over is read before; a record that cannot be is not consumed,
-   so that it comes again unless the program goes on behind it.
+   so that it comes again unless the program goes on after it.
 
 No await comes between taking something and handing it over, so that a cancelled call loses nothing.
 

@@ -1,8 +1,8 @@
 """The course of a call for records: look after what happened, take, or wait for something to come.
 
 Rules:
-1. Whoever asks for more has finished with what it got before: automatic commits and rebalances
-   happen here, before anything is taken.
+1. A program that asks for more has finished with what it got before: automatic commits and
+   rebalances happen here, before anything is taken.
 2. Every wait can be cancelled, and nothing is taken before the last of them.
 
 Called by: `consumer`.

@@ -76,7 +76,7 @@ class ConsumerBatch(Generic[K, V]):
     Attributes:
         topic_partition: where they come from.
         first_offset: no record comes before it.
-        next_offset: the position behind them.
+        next_offset: the position after them.
     """
 
     __slots__ = (

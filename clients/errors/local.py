@@ -30,7 +30,7 @@ class ConfigError(KafkaClientError, ValueError, TypeError):
 
 
 class RecordDeserializationError(KafkaClientError):
-    """A record came that a deserializer cannot read; `Consumer.skip` goes on behind it.
+    """A record came that a deserializer cannot read; `Consumer.skip` goes on after it.
 
     Attributes:
         topic_partition: with `offset`, where it is.

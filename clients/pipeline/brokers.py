@@ -3,7 +3,7 @@
 Owns: `BrokerAccess`, made of the options `--bootstrap-server` and `--config`. The file is that of a
 Java client; of its settings, those about security and the addresses count.
 
-Called by: `cli`, and whoever connects.
+Called by: `cli`, and what connects.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ value is missing, is not UTF-8, is not one JSON object, does not fit the schema'
 field that it is placed by, or has a time that cannot be (a time far in the future would push
 the watermark past everything that is still to come). `reason` says which, in words; None is good.
 
-Spark's `from_json` is lenient: it stops reading behind the first object and would take nested
+Spark's `from_json` is lenient: it stops reading after the first object and would take nested
 objects for text. Our rows are flat and hold no braces in texts, so counting braces keeps all that
 out, without the cost of a regular expression.
 
@@ -97,7 +97,7 @@ def _is_one_flat_object(text: Column) -> Column:
 
 
 def dead_letter_headers() -> Column:
-    """Return a record's headers with the reason and the source behind them."""
+    """Return a record's headers with the reason and the source after them."""
     sources = [F.col("topic"), F.col("partition"), F.col("offset")]
     added = [
         F.struct(F.lit(key).alias("key"), value.cast("string").cast("binary").alias("value"))

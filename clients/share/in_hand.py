@@ -5,7 +5,7 @@ Rules:
    accepted. With explicit ones the program says of each record what became of it, before it asks
    for more; who renews a record keeps it, and may say so later.
 2. A record whose lock is over is not handed over: somebody else gets it.
-3. Whoever was stopped by an error has not finished: what it has in hand is released. So is, with
+3. A body that an error has stopped has not finished: what it has in hand is released. So is, with
    explicit acknowledgements, what nothing was said of when the consumer is closed.
 
 No await comes between taking something and handing it over, so that a cancelled call loses nothing.

@@ -350,7 +350,7 @@ class _Fetcher:
         return response.responses[0].partitions[0]
 
     async def _skip_lost(self) -> None:
-        """Tell of records that are no longer there, or go on behind them."""
+        """Tell of records that are no longer there, or go on after them."""
         look = functools.partial(list_offsets, self._cluster, level=self._options.isolation_level)
         item = self._topic_partition
         earliest = (await look(wanted={item: EARLIEST}))[item]

@@ -4,7 +4,7 @@ Owns: `TokenRequest`, a request about tokens with who sends it, and `TokenContro
 HMACs by which tokens are found. Tokens live by the wall clock, for which there is a callable.
 
 Behaviour (Kafka's DelegationTokenControlManager): a token is renewed and ended by its owner and its
-renewers, whoever made it. Its life is the shorter of what is asked for and
+renewers, no matter who made it. Its life is the shorter of what is asked for and
 `delegation.token.max.lifetime.ms`; it expires earlier unless it is renewed. Without
 `delegation.token.secret.key` there are no tokens. Whether a principal may ask is for whoever took
 the request.

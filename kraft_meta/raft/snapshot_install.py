@@ -5,7 +5,7 @@ Owns: the snapshot that the leader offered, and whether it is being installed. R
    it: then nothing in the log is lost that may be committed, for the log either ends before the
    snapshot, or leaves the committed log before the snapshot's end.
 2. While it is being installed nothing else changes the log, and this node does not stand for
-   election. A snapshot holds what is committed, so it is right whoever leads meanwhile.
+   election. A snapshot holds what is committed, so it is right no matter who leads meanwhile.
 
 Called by: fetch_requests.py (offers), role_transitions.py, the quorum's shell (everything else).
 """

@@ -20,7 +20,7 @@ CommitFailedError | Handle records faster than `max_poll_interval_ms`, or fewer 
 ConcurrentTransactionsError | Nothing: the transaction before is still being ended; it is tried again.
 ConfigError | Correct the setting that the message names.
 CoordinatorNotAvailableError | Wait: the group's or transaction's coordinator starts, or its partition has no leader (`kraftrio cluster health`).
-CorruptRecordError | Find the damage with `kraftrio log verify` on the stopped broker; read on behind the offset that the message names.
+CorruptRecordError | Find the damage with `kraftrio log verify` on the stopped broker; read on after the offset that the message names.
 DelegationTokenAuthorizationError | Allow the user to use the token.
 DelegationTokenDisabledError | Set `delegation.token.secret.key` on brokers and controllers.
 DelegationTokenExpiredError | Make a new token, and renew it before it expires.
@@ -73,7 +73,7 @@ PolicyViolationError | Ask for what the cluster's policy allows.
 ProducerFencedError | Close this producer: a newer one has its `transactional_id`.
 RebalanceInProgressError | Nothing: the member joins its group again.
 RecordBatchTooLargeError | Lower `batch_size`, or raise the topic's `segment.bytes`.
-RecordDeserializationError | Correct the deserializer, or go on behind the record: `consumer.skip(error)`.
+RecordDeserializationError | Correct the deserializer, or go on after the record: `consumer.skip(error)`.
 RecordTooLargeError | Send smaller records, or raise `max_request_size` and the topic's `max.message.bytes`.
 ResourceNotFoundError | Check the name: no such resource exists.
 RetriableError | Nothing yet: try again later.

@@ -187,7 +187,7 @@ class FrameReader:
             scratch_bytes: how much of scratch to use; None: all.
 
         Raises:
-            RemoteProtocolError: what came behind the last frames is none.
+            RemoteProtocolError: what came after the last frames is none.
         """
         if self._error is not None:
             raise self._error
@@ -227,7 +227,7 @@ class FrameReader:
         return bytearray(size_bytes)
 
     def _continue_frame(self, data: memoryview, frames: list[memoryview]) -> memoryview:
-        """Put `data` behind what the unfinished frame has; return what is left of it."""
+        """Put `data` after what the unfinished frame has; return what is left of it."""
         frame = self._frame
         assert frame is not None
         while self._filled < self._frame_bytes:

@@ -12,7 +12,7 @@ Rules:
 2. ``parse_header`` reads only the header: the rest of the batch need not be in the buffer.
 3. Functions that write in place also update the ``BatchHeader`` they were given.
 4. Faults are ``KafkaError``: CORRUPT_MESSAGE for sizes, magic and CRC, INVALID_RECORD for what is
-   wrong behind a right CRC (also magic 0 and 1, which Produce v3+ must refuse so; see
+   wrong under a correct CRC (also magic 0 and 1, which Produce v3+ must refuse so; see
    ``records/legacy`` for them), MESSAGE_TOO_LARGE for data that decompress beyond the bound.
 
 ``records/walk`` reads and writes the single records; its types are exported here too. The log, the

@@ -34,7 +34,7 @@ class BatchBuilder:
         self.record_count = 0
 
     def add(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Add records, given as key and value, behind those that are there."""
+        """Add records, given as key and value, after those that are there."""
         stamp = self._timestamp_ms
         rows = [(0, stamp, key, value, ()) for key, value in records]
         self._parts.append(b"".join(encode_records(rows, stamp, self.record_count)))

@@ -67,7 +67,7 @@ def uniform_run(data: bytes, pos: int, first: int, count: int) -> UniformRun | N
     timestamp_at = at + 1
     delta_at = timestamp_at + 1
     key_at = delta_at + delta_bytes
-    # The fields behind lie there only if both deltas have the expected widths.
+    # The next fields lie there only if both deltas have the expected widths.
     if data[timestamp_at] not in _SMALL_DELTAS or data[delta_at] != _LOW_BYTES[first]:
         return None
     key_length, value_at = _read_length(data, key_at)

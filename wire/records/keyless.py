@@ -73,7 +73,7 @@ def _length(size: int) -> bytes:
 
 
 def _head(delta_bytes: int, size: int) -> bytes:
-    """What begins a record: its length and no attributes, behind the last one's header count.
+    """What begins a record: its length and no attributes, after the last one's header count.
 
     Args:
         delta_bytes: how long both its deltas are together.

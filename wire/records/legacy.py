@@ -12,7 +12,7 @@ Rules:
 2. Inner offsets are absolute for magic 0; for magic 1 they are relative and the wrapper's offset is
    that of the last inner message (KIP-31). Producers may leave them all 0, so ``to_v2`` numbers the
    messages by their count and never looks at them.
-3. Faults are CORRUPT_MESSAGE for sizes and CRC and INVALID_RECORD behind a right CRC, as for
+3. Faults are CORRUPT_MESSAGE for sizes and CRC and INVALID_RECORD under a correct CRC, as for
    batches. Wrappers do not nest.
 
 Called where data of old clients or old files come in; nothing writes these formats.

@@ -6,8 +6,8 @@ dozens of them in one call, and the objects are made without a step of Python pe
 times faster than one by one. All other records go through `record_walk.decode_records`.
 
 Rules
-- What comes out is what `record_walk.decode_records` would yield, each row behind `prefix`; so are
-  the refusals. What is not laid out exactly like the record before it is left to the walk.
+- What comes out is what `record_walk.decode_records` would yield, each row begun by `prefix`; so
+  are the refusals. What is not laid out exactly like the record before it is left to the walk.
 - Expressions take milliseconds to compile: a layout gets them once it has been met often.
 - A batch whose records differ in layout costs one or two looks more than the walk.
 

@@ -110,7 +110,7 @@ def check_records(data: bytes, count: int) -> RecordCheck:
 
 
 class _Found:
-    """What the records so far have told.
+    """What the records so far have shown.
 
     Zigzag keeps the order of timestamp deltas from 0 on and reverses that of the negative ones,
     which only count until the first other delta comes.

@@ -38,7 +38,7 @@ class Jws(NamedTuple):
         """Return a claim that is a time, in seconds since the epoch; None: there is none.
 
         Raises:
-            RemoteProtocolError: it is no such number.
+            RemoteProtocolError: it is not such a number.
         """
         value = self.claims.get(claim)
         if value is None:
@@ -78,7 +78,7 @@ def parse_jws(token: str) -> Jws:
     """Read a token.
 
     Raises:
-        RemoteProtocolError: it has not three parts, or they are no base64url of JSON objects.
+        RemoteProtocolError: there are not three parts, or they are not JSON objects in base64url.
     """
     parts = token.split(".")
     if len(parts) != 3:

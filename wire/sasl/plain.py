@@ -34,7 +34,7 @@ def parse_plain(response: bytes) -> PlainMessage:
     """Read the message.
 
     Raises:
-        RemoteProtocolError: it has not three parts, lacks a user or a password, or is no UTF-8.
+        RemoteProtocolError: there are not three parts, no user or no password, or it is not UTF-8.
     """
     try:
         parts = response.decode().split("\0")

@@ -4,7 +4,7 @@ Rules, for a log whose cleanup.policy has compact:
 1. Cleaned is never the active segment, nor one at or above the last stable offset (so nothing above
    the high watermark and no open transaction), nor one from the first on that holds a record
    younger than min.compaction.lag.ms.
-2. A log is to be cleaned when more than min.cleanable.dirty.ratio of its cleanable bytes lie behind
+2. A log is to be cleaned when more than min.cleanable.dirty.ratio of its cleanable bytes lie after
    `first_dirty_offset`, or when a dirty segment began more than max.compaction.lag.ms ago.
 3. The dirtiest log comes first.
 

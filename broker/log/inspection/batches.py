@@ -1,9 +1,9 @@
-"""The batches of one segment's file, one after the other, also behind a place that is damaged.
+"""The batches of one segment's file, one after the other, also after a place that is damaged.
 
 Owns `walk_batches`. Rules:
-1. A batch is damaged if its header is none, its checksum is wrong, or it ends behind the file. What
+1. A batch is damaged if its header is none, its checksum is wrong, or it ends beyond the file. What
    is wrong within a batch whose checksum is right is for others to find.
-2. Behind a damaged batch the walk goes on at the next bytes that are a batch with a right checksum:
+2. After a damaged batch the walk goes on at the next bytes that are a batch with a right checksum:
    where the damaged one says that it ends, or else wherever one is found.
 3. Files are read a window at a time, whatever their size is.
 
@@ -132,13 +132,13 @@ def _batch_at(window: _Window, position: int) -> StoredBatch | tuple[str, int]:
 
 
 def _next_batch(window: _Window, position: int, claimed_size: int) -> int | None:
-    """Return where the next batch begins behind a damaged one."""
+    """Return where the next batch begins after a damaged one."""
     if claimed_size:
-        behind = position + claimed_size
-        if behind == window.size_bytes:
+        after = position + claimed_size
+        if after == window.size_bytes:
             return None
-        if isinstance(_batch_at(window, behind), StoredBatch):
-            return behind
+        if isinstance(_batch_at(window, after), StoredBatch):
+            return after
     candidate = position + 1
     while candidate + BATCH_OVERHEAD <= window.size_bytes:
         data, at = window.at(candidate, BATCH_OVERHEAD)

@@ -102,7 +102,7 @@ class DirectoryCheck:
                 if known.get(item, 0) > facts.end_offset:
                     fault = (
                         f"{folder.topic_partition.topic}-{item.partition} is said to have"
-                        f" {known[item]}, behind the end of its log, {facts.end_offset}"
+                        f" {known[item]}, beyond the end of its log, {facts.end_offset}"
                     )
                     path = posixpath.join(directory, name)
                     yield Finding(path, fault, _CHECKPOINTS[name], known[item])

@@ -50,7 +50,7 @@ class PartitionFacts:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind its last record."""
+        """The offset after its last record."""
         return max((segment.end_offset for segment in self.segments), default=0)
 
     @property
@@ -131,10 +131,10 @@ def _check_indexes(
 
 
 def _check_gaps(folder: PartitionFolder, facts: PartitionFacts) -> Iterator[Finding]:
-    for before, behind in zip(facts.segments, facts.segments[1:], strict=False):
-        if before.end_offset < behind.base_offset:
-            fault = f"nothing is there from offset {before.end_offset} to {behind.base_offset - 1}"
-            remains = "what is before and behind it can be read"
+    for before, after in zip(facts.segments, facts.segments[1:], strict=False):
+        if before.end_offset < after.base_offset:
+            fault = f"nothing is there from offset {before.end_offset} to {after.base_offset - 1}"
+            remains = "what is before and after it can be read"
             path = folder.file(before.base_offset, LOG_SUFFIX)
             yield Finding(path, fault, remains, before.end_offset, before.size_bytes)
 
@@ -170,7 +170,7 @@ def _check_epochs(
                 fault = f"offset {offset} was written in epoch {epoch}, but it says {said}"
                 yield Finding(path, fault, "followers may cut their logs too far back", offset)
     if starts and starts[-1] > facts.end_offset:
-        fault = f"epoch {entries[-1].epoch} begins with {starts[-1]}, behind the end of the log"
+        fault = f"epoch {entries[-1].epoch} begins with {starts[-1]}, beyond the end of the log"
         yield Finding(path, fault, REBUILT, starts[-1])
 
 
@@ -185,11 +185,11 @@ def _check_snapshots(
             yield Finding(path, reason(error), REBUILT, offset)
             continue
         if offset > facts.end_offset and not facts.has_damage:
-            fault = f"it is of offset {offset}, behind the end of the log, {facts.end_offset}"
+            fault = f"it is of offset {offset}, beyond the end of the log, {facts.end_offset}"
             yield Finding(path, fault, "a broker leaves it out", offset)
         for entry in entries:
             if entry.last_offset >= offset:
-                fault = f"producer {entry.producer_id} wrote {entry.last_offset}, behind it"
+                fault = f"producer {entry.producer_id} wrote {entry.last_offset}, after it"
                 yield Finding(path, fault, REBUILT, entry.last_offset)
 
 

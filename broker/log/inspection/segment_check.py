@@ -52,7 +52,7 @@ class SegmentFacts:
     """What a segment's log file holds.
 
     Attributes:
-        end_offset: the offset behind its last batch; its base offset if it has none.
+        end_offset: the offset after its last batch; its base offset if it has none.
         aborted: (producer id, first offset or None, offset of the marker) of transactions that
             were aborted here.
         is_sparse: offsets are missing within it, as compaction leaves it.
@@ -80,7 +80,7 @@ def check_log_file(
     """Check the batches of a segment, and note what they say.
 
     Args:
-        next_base_offset: of the segment behind it; None: it is the last.
+        next_base_offset: of the segment after it; None: it is the last.
         open_transactions: those of the segments before, which this one may end.
         facts: gets what was seen.
     """
@@ -97,7 +97,7 @@ def check_log_file(
         if with_records:
             fault_of_records = _record_fault(found)
             if fault_of_records is not None:
-                remains = "the batches before and behind it can be read"
+                remains = "the batches before and after it can be read"
                 yield Finding(path, fault_of_records, remains, **where)
         facts.is_sparse |= _is_sparse(found, facts)
         last_epoch = max(last_epoch, header.partition_leader_epoch)

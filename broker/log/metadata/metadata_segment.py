@@ -53,7 +53,7 @@ class MetadataSegment:
     file: File
     size_bytes: int = 0
     entries: list[BatchEntry] = field(default_factory=list)
-    is_torn: bool = False  # behind `size_bytes` lies what is left of a write that failed
+    is_torn: bool = False  # beyond `size_bytes` lies what is left of a write that failed
 
     @property
     def end_offset(self) -> int:
@@ -80,7 +80,7 @@ class MetadataSegment:
             self.is_torn = False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch that ends behind `offset`, durably; a batch begins there."""
+        """Drop every batch that ends beyond `offset`, durably; a batch begins there."""
         while self.entries and self.entries[-1].end_offset > offset:
             self.size_bytes = self.entries.pop().position
         assert self.end_offset == offset, "a log is cut between batches"
@@ -196,7 +196,7 @@ def is_torn(data: bytes, position: int) -> bool:
 
 
 def _whole_batch_follows(data: bytes, position: int) -> bool:
-    """Look for a batch whose checksum is right anywhere behind `position`."""
+    """Look for a batch whose checksum is right anywhere beyond `position`."""
     view = memoryview(data)
     at = data.find(MAGIC, position + 1 + MAGIC_POSITION)
     while at >= 0:

@@ -35,7 +35,7 @@ def check_follower_batches(
     """Find the whole batches that may follow a log's end; a cut last batch is left out.
 
     Args:
-        log_is_empty: then the first batch may begin before the log's end if it also ends behind it:
+        log_is_empty: then the first batch may begin before the log's end if it also ends after it:
             the leader's log starts within that batch (DeleteRecords).
         leader_epoch: of the fetch; batches of later epochs are not taken (KAFKA-18723).
 

@@ -18,7 +18,7 @@ class ReadLimits(NamedTuple):
     Attributes:
         max_bytes: of whole batches.
         hold_bytes: more than this is only named.
-        max_offset: what is at or behind it is not given.
+        max_offset: what is at or after it is not given.
         min_one_batch: the first batch comes whole, whatever its size.
     """
 

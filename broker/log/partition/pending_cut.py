@@ -1,7 +1,7 @@
 """What is left to do of a truncation once the segments are cut: done before the next append.
 
 A disk may refuse any call half-way. The log then ends where its segments do, and nothing is written
-behind that end while the disk still holds what contradicts it: producers' snapshots, epochs, or
+beyond that end while the disk still holds what contradicts it: producers' snapshots, epochs, or
 names of files that a power cut would bring back. `partition_log` owns one.
 """
 
@@ -28,7 +28,7 @@ class PendingCut:
         if self.rest is None:
             return
         self.rest()
-        # Removed segments and snapshots must not come back at a power cut, behind new records.
+        # Removed segments and snapshots must not come back at a power cut, after new records.
         self._fs.sync_directory(self._files.directory)
         self._files.save_epochs()
         self.rest = None

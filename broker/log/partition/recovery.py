@@ -6,13 +6,13 @@ Rules:
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are rebuilt.
-3. Segments that are read for that have no gap between them, or what lies behind it is dropped: a
+3. Segments that are read for that have no gap between them, or what lies after it is dropped: a
    sync that failed may have lost the end of a segment that whole ones follow. In compacted logs of
    Apache Kafka there are gaps all the same: one is accepted below the checkpoint of the cleaner, in
    a log that no checkpoint names (somebody put it there), and where one segment could not hold the
    offsets. Ours have none: the cleaner keeps the last batch of every segment.
 4. A truncation is durable with the next flush. A power cut before that may bring back what was cut,
-   also behind batches that were written since, and none of it may pass for the newer leader's: the
+   also after batches that were written since, and none of it may pass for the newer leader's: the
    epochs of what is read are taken from the batches, and where they fall the log is cut.
 5. Opening an existing log never moves its recovery point up: a second crash checks again.
 6. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520); so are
@@ -406,7 +406,7 @@ class _Loader:
             self.leader_epochs.assign(epoch, base_offset)
 
     def _recover_from(self, segments: list[Segment], first: int) -> list[Segment]:
-        """Check every batch from segment `first` on; cut and drop behind the first bad one."""
+        """Check every batch from segment `first` on; cut and drop after the first bad one."""
         for index in range(first, len(segments)):
             segment = segments[index]
             reason = self._recover_segment(segment)

@@ -93,7 +93,7 @@ class SegmentList:
                 new.remove()
 
     def remove_after(self, offset: int) -> None:
-        """Remove the segments behind the one that holds `offset`, the last one first.
+        """Remove the segments after the one that holds `offset`, the last one first.
 
         So a crash, or an OSError, between leaves a log without a gap.
         """

@@ -1,4 +1,4 @@
-"""Producer state from what is on disk: the newest snapshot, then the headers of the batches behind
+"""Producer state from what is on disk: the newest snapshot, then the headers of the batches after
 it.
 
 A snapshot file holds only the last batch of each producer (Kafka's format), but a client may repeat
@@ -7,7 +7,7 @@ does it know of transactions whose markers are in the log, but not below the hig
 there are such, an older snapshot and a longer replay find where they began.
 
 A batch that went bad since it was flushed stays for the operator, and is passed over: all others
-count, those behind it, too.
+count, those after it, too.
 
 Used at start, after a truncation, and to rebuild a damaged transaction index. What comes out equals
 what the appends left: the same `ProducerStateManager.update` sees the same batches.

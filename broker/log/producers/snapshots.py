@@ -1,7 +1,7 @@
 """The `.snapshot` files of a log: the producer state before the offset in their name.
 
 `partition_log` writes one at each roll and at a clean stop; `recovery` and truncation load the
-newest that is not beyond the log and replay the batches behind it. A damaged file is skipped (its
+newest that is not beyond the log and replay the batches after it. A damaged file is skipped (its
 checksum shows it): an older one and a longer replay give the same state.
 """
 

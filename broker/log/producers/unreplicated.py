@@ -26,7 +26,7 @@ class UnreplicatedTransactions:
         return bool(self._by_marker)
 
     def add(self, first_offset: int, marker_offset: int) -> None:
-        """A marker was appended, behind all others."""
+        """A marker was appended, after all others."""
         self._by_marker.append((marker_offset, first_offset))
         self._waiting.add(first_offset)
         heappush(self._first_offsets, first_offset)

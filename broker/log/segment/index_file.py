@@ -7,7 +7,7 @@ Rules:
 3. A file ends at its entries; zero entries at the end (Kafka preallocates) are padding.
 4. Entries rise. A file that breaks this, or has a torn entry, is `CorruptIndexError`: the segment
    rebuilds it from the log.
-5. `flush` may run in a worker thread while the owner appends: entries are only added behind those
+5. `flush` may run in a worker thread while the owner appends: entries are only added after those
    being written, and whatever removes entries takes the same lock.
 """
 

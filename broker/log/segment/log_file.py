@@ -3,7 +3,7 @@
 Rules:
 1. A write that fails leaves size and end offset as they were, and the file is cut back to its last
    good size (before the next write, if the disk refuses even that).
-2. What lies behind `size_bytes` is garbage.
+2. What lies beyond `size_bytes` is garbage.
 3. It is opened on first use and stays open until `close`, which is for good: whoever still holds it
    gets EBADF, not a file opened again under a name that may be another segment's.
 4. A slice that was handed out gives what it names, or nothing (see `file_slice`).

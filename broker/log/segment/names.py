@@ -41,7 +41,7 @@ class SegmentNames:
     """The paths of a segment's files, which change when it, or its log, is renamed.
 
     Attributes:
-        suffix: behind every name: "", or what the segment is besides being one in use.
+        suffix: after every name: "", or what the segment is besides being one in use.
     """
 
     __slots__ = ("base_offset", "directory", "suffix")

@@ -6,7 +6,7 @@ one part is asked of that part. `partition` strings segments together.
 
 Rules:
 1. Bytes first, bookkeeping after: an append that fails leaves size and indexes as they were.
-2. A truncation cuts the indexes first: entries that point behind the end would be rebuilt, not
+2. A truncation cuts the indexes first: entries that point beyond the end would be rebuilt, not
    believed.
 3. A segment is there once its log is: that file is made last and removed first.
 """
@@ -265,7 +265,7 @@ class Segment:
         self.indexes.unload()
 
     def close_file(self) -> None:
-        """Close for good: whoever still holds the segment gets EBADF."""
+        """Close for good: a reader that still holds the segment gets EBADF."""
         self._append_ready = False
         self.log_file.close()
         self.batches.forget()

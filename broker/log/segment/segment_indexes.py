@@ -6,7 +6,7 @@ Rules:
    the producers' state (see `producers/replay`).
 2. A batch gets an entry (its last offset, its start) when more than `index.interval.bytes` were
    appended since the last one; a time index entry comes with it, and one at the roll and the close.
-3. The largest timestamp is that of the last time index entry, or of a batch behind it.
+3. The largest timestamp is that of the last time index entry, or of a batch after it.
 4. `flush` may run in a worker thread while the owner appends.
 
 `segment` owns one and calls it before or after it changes the log file.
@@ -182,12 +182,12 @@ class SegmentIndexes:
         log_file = self._log_file
         last = offset_index.last_entry
         if last.position >= max(log_file.size_bytes, 1):
-            raise CorruptIndexError(f"{offset_index.path} points behind the end of the log")
+            raise CorruptIndexError(f"{offset_index.path} points beyond the end of the log")
         base_offset, end_offset = log_file.base_offset, log_file.end_offset
         if end_offset < 0:  # not known yet
             end_offset = base_offset + INT_MAX + 1
         if max(last.offset, time_index.last_entry.offset) >= max(end_offset, base_offset + 1):
-            raise CorruptIndexError(f"{offset_index.path} has offsets behind the end of the log")
+            raise CorruptIndexError(f"{offset_index.path} has offsets beyond the end of the log")
 
     def reset(self) -> None:
         """Start to index from nothing: the caller scans the log and calls `note_batch`."""
@@ -291,7 +291,7 @@ class SegmentIndexes:
         self.transactions.truncate_to(end_offset)
 
     def on_truncated(self) -> None:
-        """The log was cut behind what is indexed: find the largest timestamp that is left."""
+        """The log was cut after what is indexed: find the largest timestamp that is left."""
         log_file = self._log_file
         self._bytes_since_entry = 0
         if not log_file.size_bytes:

@@ -7,7 +7,7 @@ Behaviour (Kafka's `kafka-storage format --add-scram`): a password is salted her
 random unless one is given; or it comes salted, with its salt. The controller that leads a new
 cluster first writes the credentials into its metadata. A cluster that exists keeps its own.
 
-Pure but for the random salt, which is handed in. Called by: the command line.
+Pure but for the random salt, which is passed in. Called by: the command line.
 """
 
 from __future__ import annotations

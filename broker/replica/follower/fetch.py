@@ -16,7 +16,7 @@ Rules
    after a delay that grows from 10 ms where one side's metadata may be late, else after
    `backoff_ms`.
 3. OFFSET_OUT_OF_RANGE: ask the leader for its first and last offset. Its log ends before ours: cut
-   to its end. It starts behind our end: drop everything and start there. Else fetch again.
+   to its end. It starts beyond our end: drop everything and start there. Else fetch again.
 4. One request is under way; with `names_changes_at_once` a second one, to name partitions that the
    first does not know, so that they need not wait until a long poll is over. (It is worth it with
    leaders that answer a parked request when the next one comes.) A request that opens a session

@@ -9,7 +9,7 @@ SaslServerAuthenticator):
     FAILED      nobody, for good     nothing
 
 Rules
-1. Whoever fails is refused for good: what comes after it ends the connection.
+1. A client that fails is refused for good: what comes after that ends the connection.
 2. A login again must be by the same mechanism, and of the same user. It may begin once a second.
 3. A login counts until its credential expires, or for `connections.max.reauth.ms`; a request after
    that, unless it begins the login again, ends the connection. Time is monotonic for this; that of

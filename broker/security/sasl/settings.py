@@ -82,7 +82,7 @@ class Mechanism:
     Attributes:
         max_reauth_ms: how long a login counts (KIP-368); 0: until the connection ends.
         keys: those that the edge has to read; None: there are none.
-        is_for_tests: whoever wants to be somebody is.
+        is_for_tests: clients are whom they say they are.
     """
 
     new_exchange: Callable[[], ServerExchange]

@@ -96,7 +96,7 @@ def _parse(text: str) -> list[_Rule]:
         if match is None:
             raise PrincipalRuleError(
                 f"{PRINCIPAL_RULES} has {text[position:]!r}: expected DEFAULT, or"
-                " RULE:pattern/replacement/ with an L, a U or nothing behind it"
+                " RULE:pattern/replacement/ with an L, a U or nothing after it"
             )
         position = match.end()
         if match[1]:

@@ -133,7 +133,7 @@ class SaslAdmission:
         raise RemoteProtocolError("it asks for versions again and again")
 
     def _versions(self, message: memoryview, start: RequestStart, client: ClientInfo) -> bytes:
-        if len(message) > _MOST_VERSIONS_BYTES:  # the dispatcher would answer it by and by
+        if len(message) > _MOST_VERSIONS_BYTES:  # the dispatcher would answer it in time
             raise RemoteProtocolError(f"its ApiVersions request has {len(message)} bytes")
         answer = self._dispatcher.handle(message, start, client)
         assert answer is not None and not isinstance(answer, Deferred), "it is answered at once"

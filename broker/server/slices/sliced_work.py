@@ -12,7 +12,7 @@ should take less than a millisecond, or the bound is missed by that much.
 Rules
 1. Work begins at once if nothing of the client waits and the turn has time left; most is done then.
 2. What is left over is queued by client. Clients take turns, whatever they have queued; what one
-   client has queued is worked off in its order.
+   client has queued is done in its order.
 3. Work of a client that is gone is dropped at its next turn.
 4. An error, of whatever kind, belongs to the client that sent the request: it is raised where its
    answer is asked for, in the task of its connection.

@@ -164,7 +164,7 @@ def cause_by_answer(answer: bytes, speaks_tls: bool, uses_tls: bool) -> Cause | 
     if not answer:
         return Cause(
             "protocol",
-            "whoever listens there says nothing, or hangs up",
+            "what listens there says nothing, or hangs up",
             "check that it is a Kafka listener, and the broker's log for why it hangs up",
         )
     if len(answer) < 8 or answer[4:8] != b"\0\0\0\7":

@@ -127,14 +127,14 @@ def read_query(fields: Mapping[str, str], now_ms: int) -> Query:
 
 
 def _content(text: str) -> bytes:
-    """Return the bytes of a text, or of hexadecimal digits behind 0x."""
+    """Return the bytes of a text, or of hexadecimal digits after 0x."""
     if not text.lower().startswith("0x"):
         return text.encode()
     try:
         return bytes.fromhex(text[2:])
     except ValueError:
         raise QueryError(
-            f"{text!r}: bytes behind 0x are pairs of hexadecimal digits, such as 0x00ff"
+            f"{text!r}: bytes after 0x are pairs of hexadecimal digits, such as 0x00ff"
         ) from None
 
 

@@ -75,7 +75,7 @@ def upright_bars(
 
 
 def lying_bars(points: Sequence[DataPoint], unit: str) -> str:
-    """Return bars below each other, each with its label above and its value behind."""
+    """Return bars below each other, each with its label above it and its value after it."""
     highest = max((point.value for point in points), default=0) or 1.0
     row, room = 34, WIDTH - 60
     parts = []

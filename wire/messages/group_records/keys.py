@@ -2,7 +2,7 @@
 
 A key is an int16 record type and then its fields. Types 0 and 1 hold committed offsets, 2 a classic
 group, 3-8 and 16 a consumer group (KIP-848), 10-15 a share group (KIP-932), 17-23 a streams group
-(KIP-1071). Called by whoever reads or writes such records; the values are declared beside.
+(KIP-1071). Called by what reads or writes such records; the values are declared beside.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def cut(count: int) -> Change:
 
 
 def add(more: bytes) -> Change:
-    """Put bytes behind the end."""
+    """Put bytes beyond the end."""
 
     def change(data: bytearray) -> None:
         data += more
@@ -207,8 +207,8 @@ DAMAGE = {
     "leader epochs that are too few": Damage(
         "plain-0/leader-epoch-checkpoint", write(b"0\n1\n0 0\n"), "it says 0"
     ),
-    "leader epochs behind the end": Damage(
-        "plain-0/leader-epoch-checkpoint", write(b"0\n3\n0 0\n2 7\n9 99\n"), "behind the end", 99
+    "leader epochs beyond the end": Damage(
+        "plain-0/leader-epoch-checkpoint", write(b"0\n3\n0 0\n2 7\n9 99\n"), "beyond the end", 99
     ),
     "leader epochs that are gone": Damage(
         "plain-0/leader-epoch-checkpoint", remove, "is not there"
@@ -220,13 +220,13 @@ DAMAGE = {
     "a topic id": Damage("plain-0/partition.metadata", write(b"version: 0\n"), "no topic id"),
     "a topic id that is gone": Damage("plain-0/partition.metadata", remove, "is not there"),
     "recovery points": Damage("recovery-point-offset-checkpoint", write(b"0\nx\n"), "no version"),
-    "a recovery point behind the end": Damage(
+    "a recovery point beyond the end": Damage(
         "recovery-point-offset-checkpoint", write(b"0\n1\nplain 0 99\n"),
-        "behind the end of its log", 99,
+        "beyond the end of its log", 99,
     ),
-    "a log start behind the end": Damage(
+    "a log start beyond the end": Damage(
         "log-start-offset-checkpoint", write(b"0\n2\nplain 0 77\ndeleted-records 0 4\n"),
-        "behind the end of its log", 77,
+        "beyond the end of its log", 77,
     ),
     "the owner": Damage("meta.properties", write(b"version=1\n"), "KeyError"),
 }  # fmt: skip
