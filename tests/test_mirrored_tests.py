@@ -115,6 +115,8 @@ unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/gr
     records
 unit/broker/coordinator/groups/shard/test_recorded_groups: wire/messages/group_records/ consumer
     values
+unit/broker/coordinator/groups/shard/test_offset_expiry: broker/coordinator/groups/shard/
+    expiry_schedule
 unit/broker/coordinator/groups/shard/test_recorded_groups: broker/coordinator/groups/shard/
     group_shard
 unit/broker/coordinator/groups/streams/assignors/test_sticky:

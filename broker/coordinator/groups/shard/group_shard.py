@@ -35,6 +35,10 @@ from kraftrio.broker.coordinator.groups.offset_table import OffsetKey
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.administration import choose_groups, describe_group
 from kraftrio.broker.coordinator.groups.shard.classic_requests import ClassicRequests
+from kraftrio.broker.coordinator.groups.shard.expiry_schedule import (
+    EXPIRY_DEADLINE,
+    ExpirySchedule,
+)
 from kraftrio.broker.coordinator.groups.shard.kind_table import (
     KindDirectory,
     KindTable,
@@ -67,8 +71,6 @@ from kraftrio.wire.messages.groups import (
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import NO_PRODUCER_ID
 
-_EXPIRY = ("expiry",)
-_NEXT_SLICE_MS = 1  # after a slice of an expiry run
 _GROUP_NOT_FOUND_COMMIT_VERSION = 9
 
 
@@ -93,7 +95,11 @@ class GroupShard:
         self.groups = GroupRegistry()
         self.offsets = OffsetState(properties)
         self._kinds = KindTable(directory, self.groups, self._deadlines)
-        self._expiry = OffsetExpiry(self.groups, self.offsets, self._kinds.tombstones)
+        self._expiry = ExpirySchedule(
+            OffsetExpiry(self.groups, self.offsets, self._kinds.tombstones),
+            self._deadlines,
+            properties,
+        )
 
     @cached_property
     def classic(self) -> ClassicGroups:
@@ -119,7 +125,7 @@ class GroupShard:
 
     def on_loaded(self, now: Now) -> Outcome:
         """Begin to serve: everything was replayed."""
-        self._schedule_expiry(now)
+        self._expiry.start(now)
         return join_outcomes([kind.on_loaded(now) for kind in self._kinds])
 
     def on_leader_epoch(self, leader_epoch: int) -> None:
@@ -136,14 +142,17 @@ class GroupShard:
         """Do everything whose time has come."""
         outcomes = []
         while (key := self._deadlines.pop_due(now.monotonic_ms)) is not None:
-            outcome = self._expire(now) if key == _EXPIRY else self._kinds.on_deadline(key, now)
+            if key == EXPIRY_DEADLINE:
+                outcome = self._expiry.on_deadline(now)
+            else:
+                outcome = self._kinds.on_deadline(key, now)
             if outcome:
                 outcomes.append(outcome)
         return outcomes
 
     def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
         if isinstance(follow_up, ExpirySliceStored):
-            self._on_expiry_slice_stored(error, now)
+            self._expiry.on_slice_stored(error, now)
             return Outcome()
         return self._kinds.on_append_done(follow_up, error, now)
 
@@ -338,26 +347,6 @@ class GroupShard:
         """Tell the groups of all kinds of topics that are new, gone or have changed."""
         for kind in self._kinds:
             kind.on_topics_changed(names, now)
-
-    def _schedule_expiry(self, now: Now, *, soon: bool = False) -> None:
-        delay_ms = self._properties.offsets_retention_check_interval_ms
-        if soon:
-            delay_ms = _NEXT_SLICE_MS
-        self._deadlines.schedule(_EXPIRY, now.monotonic_ms + delay_ms)
-
-    def _expire(self, now: Now) -> Outcome:
-        """Remove some of what has expired; the rest follows once that is committed."""
-        if self._expiry.is_done:
-            self._expiry.begin()
-        records = self._expiry.next_records(now)
-        self._schedule_expiry(now, soon=not records and not self._expiry.is_done)
-        return Outcome(records=records, replay=True, follow_up=ExpirySliceStored())
-
-    def _on_expiry_slice_stored(self, error: ErrorCode, now: Now) -> None:
-        if error is not ErrorCode.NONE:
-            self._expiry.end()
-        elif not self._expiry.is_done:
-            self._schedule_expiry(now, soon=True)
 
     # --- administration ---
 
