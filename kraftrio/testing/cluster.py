@@ -31,15 +31,7 @@ from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
-from kraftrio.testing.subjects import (
-    DEFAULT_TIMEOUT_S,
-    Group,
-    LookAt,
-    Partition,
-    Topic,
-    Transaction,
-    cluster_healthy,
-)
+from kraftrio.testing.subjects import LookAt, Subjects
 from kraftrio.testing.waiting import Seen, Wait
 from kraftrio.wire.primitives import TopicPartition
 
@@ -77,7 +69,7 @@ class _Running:
         return await look(await self.contents())
 
 
-class KafkaCluster:
+class KafkaCluster(Subjects):
     """A cluster for tests; a context manager, or `start` and `stop`.
 
     Args:
@@ -273,26 +265,8 @@ class KafkaCluster:
 
     # -- waiting ----------------------------------------------------------------------------------
 
-    def group(self, group_id: str) -> Group:
-        """A consumer group to wait for."""
-        return Group(group_id, self._watch)
-
-    def topic(self, name: str) -> Topic:
-        """A topic to wait for."""
-        return Topic(name, self._watch)
-
-    def partition(self, topic: str, number: int = 0) -> Partition:
-        """A partition to wait for."""
-        return Partition(TopicPartition(topic, number), self._watch)
-
-    def transaction(self, transactional_id: str) -> Transaction:
-        """A transactional id to wait for."""
-        return Transaction(transactional_id, self._watch)
-
-    def healthy(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
-        """Wait until every broker is there and every replica in sync."""
-        nodes, _ = self._started()
-        return cluster_healthy(self._watch, nodes.nodes.up, timeout_s=timeout_s)
+    def _nodes_up(self) -> dict[int, bool]:
+        return self._started()[0].nodes.up()
 
     def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
         running, loop = self._started()

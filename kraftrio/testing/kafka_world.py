@@ -52,25 +52,16 @@ from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
-from kraftrio.testing.subjects import (
-    DEFAULT_TIMEOUT_S,
-    Group,
-    LookAt,
-    Partition,
-    Topic,
-    Transaction,
-    cluster_healthy,
-)
+from kraftrio.testing.subjects import LookAt, Subjects
 from kraftrio.testing.waiting import Wait
 from kraftrio.testing.world_faults import LOOKER, Links, NodeFaults, WorldFaults
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
+_LAST_EVENTS = 8  # that a wait tells when its time is up
 
-_HEAL_TIMEOUT_S = 60.0
 
-
-class KafkaWorld:
+class KafkaWorld(Subjects):
     """See the module.
 
     Args:
@@ -396,32 +387,15 @@ class KafkaWorld:
 
     # -- waiting ----------------------------------------------------------------------------------
 
-    def group(self, group_id: str) -> Group:
-        """A consumer group to wait for."""
-        return Group(group_id, self._watch)
-
-    def topic(self, name: str) -> Topic:
-        """A topic to wait for."""
-        return Topic(name, self._watch)
-
-    def partition(self, topic: str, number: int = 0) -> Partition:
-        """A partition to wait for."""
-        return Partition(TopicPartition(topic, number), self._watch)
-
-    def transaction(self, transactional_id: str) -> Transaction:
-        """A transactional id to wait for."""
-        return Transaction(transactional_id, self._watch)
-
-    def healthy(self, *, timeout_s: float = _HEAL_TIMEOUT_S) -> Wait:
-        """Wait until every broker is there and every replica in sync."""
-        return cluster_healthy(self._watch, self._nodes_up, timeout_s=timeout_s)
-
     def _nodes_up(self) -> dict[int, bool]:
         return {key: node.is_ready for key, node in self._running().nodes.items()}
 
-    def _watch(self, what: str, look: LookAt, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
+    def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
         self._inside()
-        return Wait(what, lambda: look(self._inside()), timeout_s, None)
+        return Wait(what, lambda: look(self._inside()), timeout_s, None, self._last_events)
+
+    def _last_events(self) -> str:
+        return "\n".join(self.story().splitlines()[-_LAST_EVENTS:])
 
     # -- faults -----------------------------------------------------------------------------------
 

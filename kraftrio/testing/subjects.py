@@ -1,13 +1,14 @@
 """What a test waits for: a group, a topic, a partition, a transaction, the cluster as a whole.
 
-Owns: `Group`, `Topic`, `Partition`, `Transaction` and `cluster_healthy`. Each names what it waits
-for and how to look at it through `Contents`; `waiting` does the rest.
+Owns: `Group`, `Topic`, `Partition` and `Transaction`, and `Subjects`, which hands them to tests.
+Each names what it waits for and how to look at it through `Contents`; `waiting` does the rest.
 
-Called by: `cluster` and `kafka_world`, which hand these to tests.
+Called by: `cluster` and `kafka_world`, which are `Subjects`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ Watch = Callable[[str, LookAt, float], Wait]
 """Makes a `Wait`: what is waited for, how to look, the seconds it may take."""
 
 DEFAULT_TIMEOUT_S = 10.0
+_HEAL_TIMEOUT_S = 60.0
 _ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
@@ -160,26 +162,51 @@ class Transaction:
         return self.watch(f"the transaction of {name} has ended", look, timeout_s)
 
 
-def cluster_healthy(
-    watch: Watch, nodes_up: Callable[[], dict[int, bool]], *, timeout_s: float
-) -> Wait:
-    """Wait until every broker is there, and every replica of every partition in sync.
+class Subjects(ABC):
+    """What a test waits for in a cluster; how to look at it is the cluster's."""
 
-    Args:
-        nodes_up: which nodes run, by id: the cluster may not have noticed yet that one does not.
-    """
+    @abstractmethod
+    def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
+        """Make a `Wait` of this cluster."""
 
-    async def look(contents: Contents) -> Seen:
-        up = nodes_up()
-        faults = [f"node {node_id} does not run" for node_id, is_up in up.items() if not is_up]
-        there = sorted(node.node_id for node in (await contents.admin.describe_cluster()).nodes)
-        faults += [
-            f"{topic}-{number}: {_replicas_text(partition)}"
-            for topic, metadata in (await contents.topics(internal=True)).items()
-            for number, partition in metadata.partitions.items()
-            if partition.leader_id < 0 or set(partition.isr) != set(partition.replicas)
-        ]
-        text = f"brokers {' '.join(map(str, there))} of {len(up)}"
-        return Seen(len(there) == len(up) and not faults, "; ".join([text, *faults]))
+    @abstractmethod
+    def _nodes_up(self) -> dict[int, bool]:
+        """Which nodes run, by id: the cluster may not have noticed yet that one does not."""
 
-    return watch("the cluster is healthy", look, timeout_s)
+    def group(self, group_id: str) -> Group:
+        """A consumer group to wait for."""
+        return Group(group_id, self._watch)
+
+    def topic(self, name: str) -> Topic:
+        """A topic to wait for."""
+        return Topic(name, self._watch)
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        """A partition to wait for."""
+        return Partition(TopicPartition(topic, number), self._watch)
+
+    def transaction(self, transactional_id: str) -> Transaction:
+        """A transactional id to wait for."""
+        return Transaction(transactional_id, self._watch)
+
+    def healthy(self, *, timeout_s: float = _HEAL_TIMEOUT_S) -> Wait:
+        """Wait until every broker is there, and every replica of every partition in sync."""
+        self._nodes_up()  # which tells, now, that there is no cluster to wait for
+
+        async def look(contents: Contents) -> Seen:
+            return await _health(contents, self._nodes_up())
+
+        return self._watch("the cluster is healthy", look, timeout_s)
+
+
+async def _health(contents: Contents, up: dict[int, bool]) -> Seen:
+    faults = [f"node {node_id} does not run" for node_id, is_up in up.items() if not is_up]
+    there = sorted(node.node_id for node in (await contents.admin.describe_cluster()).nodes)
+    faults += [
+        f"{topic}-{number}: {_replicas_text(partition)}"
+        for topic, metadata in (await contents.topics(internal=True)).items()
+        for number, partition in metadata.partitions.items()
+        if partition.leader_id < 0 or set(partition.isr) != set(partition.replicas)
+    ]
+    text = f"brokers {' '.join(map(str, there))} of {len(up)}"
+    return Seen(len(there) == len(up) and not faults, "; ".join([text, *faults]))

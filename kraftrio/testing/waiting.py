@@ -44,16 +44,25 @@ class Wait:
 
     Args:
         loop: where to look; None: in the Trio task that awaits it.
+        last_events: what has happened lately, a line for each event, where that is known.
 
     Raises:
         WaitTimedOut: when it is awaited, and not so in time.
     """
 
-    def __init__(self, what: str, look: Look, timeout_s: float, loop: LoopThread | None) -> None:
+    def __init__(
+        self,
+        what: str,
+        look: Look,
+        timeout_s: float,
+        loop: LoopThread | None,
+        last_events: Callable[[], str] | None = None,
+    ) -> None:
         self._what = what
         self._look = look
         self._timeout_s = timeout_s
         self._loop = loop
+        self._last_events = last_events
         self._is_used = False
 
     def __await__(self) -> Generator[Any, Any, str]:
@@ -85,7 +94,10 @@ class Wait:
                     return text
                 waited_s = trio.current_time() - began_s
                 await trio.sleep(min(max(waited_s / 10, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S))
-        raise WaitTimedOut(f"not within {self._timeout_s:g} s: {self._what}; seen last: {text}")
+        text = f"not within {self._timeout_s:g} s: {self._what}; seen last: {text}"
+        if self._last_events is not None:
+            text += f"\nlast events:\n{self._last_events()}"
+        raise WaitTimedOut(text)
 
     async def _wait_async(self) -> str:
         if self._loop is None:

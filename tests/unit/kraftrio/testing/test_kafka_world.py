@@ -123,6 +123,11 @@ async def test_what_was_seen_is_told(kafka_world: KafkaWorld) -> None:
     kafka_world.node(2).kill()
     with pytest.raises(WaitTimedOut, match=r"brokers 1 3 of 3; .*orders-0: .* of replicas 1 2 3"):
         await kafka_world.healthy(timeout_s=5)
+    with pytest.raises(WaitTimedOut) as failure:
+        await kafka_world.partition("orders").led_by(2, timeout_s=1)
+    seen, *events = str(failure.value).splitlines()
+    assert seen.startswith("not within 1 s: node 2 leads orders-0; seen last: leader ")
+    assert events == ["last events:", *kafka_world.story().splitlines()[-8:]]
 
 
 async def test_an_open_transaction_is_told(kafka_world: KafkaWorld) -> None:
