@@ -261,7 +261,8 @@ def _in_world(item: pytest.Function, test: Callable[..., Any]) -> Callable[..., 
     def run(**arguments: Any) -> None:
         mark = item.get_closest_marker("kafka_faults")
         if mark is None:
-            arguments["kafka_world"].run(functools.partial(test, **arguments))
+            world = item.funcargs["kafka_world"]  # which fixtures of the test's own may use, too
+            cast("KafkaWorld", world).run(functools.partial(test, **arguments))
         else:
             _play_seeds(item, test, arguments, _seeds(item, mark))
 
@@ -285,6 +286,10 @@ def _play_seeds(
     item: pytest.Function, test: Callable[..., Any], arguments: dict[str, Any], seeds: Sequence[int]
 ) -> None:
     """Play a test under the faults of each seed, until one fails it."""
+    if "kafka_world" not in arguments:
+        raise pytest.UsageError(
+            "a test marked kafka_faults has a new world each time: let it take kafka_world itself"
+        )
     from kraftrio.testing.fault_plan import drawn, shrunk
 
     def play(seed: int, faults: Sequence[Fault]) -> Exception | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
-from kraftrio import ConsumerRecord, NewTopic, RebalanceListener, TopicPartition
+from kraftrio import ConsumerRecord, RebalanceListener, TopicPartition
 from kraftrio.asyncio import Admin, Consumer, Producer, ShareConsumer
 from kraftrio.clients.admin.types import AlterConfigOp, ConfigResource, ConfigResourceType
 from kraftrio.clients.serialization import (
@@ -27,18 +26,21 @@ from kraftrio.clients.serialization import (
     string_serializer,
 )
 from kraftrio.errors import ClosedError, TransactionStateError, UnknownTopicOrPartitionError
-from tests.conformance.broker_process import Broker
+from kraftrio.testing import KafkaBroker
 
 DEADLINE_S = 30
 ROOT = Path(__file__).resolve().parent.parent.parent
-_numbers = itertools.count(1)
+TOPIC = "topic"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One broker for all."""
-    with Broker(tmp_path_factory.mktemp("asyncio")) as broker:
-        yield broker.address
+pytestmark = pytest.mark.kafka(scope="module")
+
+
+@pytest.fixture
+def address(kafka_broker: KafkaBroker) -> str:
+    """Of one broker for all, with the topic of the test alone."""
+    kafka_broker.create_topic(TOPIC)
+    return kafka_broker.bootstrap_servers
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +58,6 @@ def run(program: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-async def made_topic(address: str, partitions: int = 1) -> str:
-    topic = f"topic-{next(_numbers)}"
-    async with Admin(address) as admin:
-        await admin.create_topics([NewTopic(topic, num_partitions=partitions)])
-    return topic
-
-
 async def produced(address: str, topic: str, count: int) -> None:
     async with Producer(address) as producer:
         for number in range(count):
@@ -73,7 +68,7 @@ def test_what_is_sent_is_read_in_order(address: str) -> None:
     """Also across batches; deliveries of one batch are awaited together, or looked at."""
 
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         async with Producer(address, batch_size=1000, linger_ms=5) as producer:
             deliveries = [await producer.send(topic, b"%d" % number) for number in range(2000)]
             results = await asyncio.gather(*deliveries)
@@ -104,7 +99,7 @@ def test_keys_and_values_may_be_objects(address: str) -> None:
     """Serializers and deserializers, also for records that change threads by the batch."""
 
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         async with Producer(
             address, key_serializer=string_serializer, value_serializer=json_serializer
         ) as writer:
@@ -128,7 +123,7 @@ def test_keys_and_values_may_be_objects(address: str) -> None:
 
 def test_a_record_that_cannot_be_sent_is_refused_by_its_call(address: str) -> None:
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         async with Producer(address, max_block_ms=300) as producer:
             await (await producer.send(topic, b"good"))
             with pytest.raises(TypeError):
@@ -146,7 +141,7 @@ def test_a_cancelled_call_loses_no_record(address: str) -> None:
     """Calls are cancelled again and again while records come: each is seen once, in order."""
 
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         seen: list[int] = []
 
         async def note(record: ConsumerRecord) -> None:
@@ -200,7 +195,7 @@ def test_members_of_a_group_commit_and_hear_of_their_partitions(address: str) ->
 
     async def program() -> None:
         nonlocal consumer
-        topic = await made_topic(address)
+        topic = TOPIC
         await produced(address, topic, 10)
         settings: dict[str, Any] = {"group_id": f"group-of-{topic}", "enable_auto_commit": False}
         place = TopicPartition(topic, 0)
@@ -231,7 +226,7 @@ def test_a_body_that_raises_has_not_finished_with_its_record(address: str) -> No
     """Nor has one that is cancelled: the next member gets that record again."""
 
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         await produced(address, topic, 10)
         settings: dict[str, Any] = {"group_id": f"group-of-{topic}"}
         offsets: list[int] = []
@@ -259,7 +254,7 @@ def test_a_loop_commits_after_the_body(address: str) -> None:
     """What a body that raised or was cancelled had in hand comes again, also for `batches`."""
 
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         await produced(address, topic, 2000)
         settings: dict[str, Any] = {"group_id": f"group-of-{topic}", "enable_auto_commit": False}
         seen: list[int] = []
@@ -300,7 +295,7 @@ def test_a_loop_commits_after_the_body(address: str) -> None:
 
 def test_a_transaction_counts_whole_or_not_at_all(address: str) -> None:
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         async with Producer(address, transactional_id=f"id-of-{topic}") as producer:
             with pytest.raises(TransactionStateError):
                 await producer.send(topic, b"outside")
@@ -339,7 +334,7 @@ def test_a_share_group_works_on_records(address: str) -> None:
     """What is said of a record is said in the program's thread; a cancelled call loses nothing."""
 
     async def program() -> None:
-        topic = await made_topic(address)
+        topic = TOPIC
         group = f"share-{topic}"
         told: list[str] = []
         async with Admin(address) as admin:
@@ -384,7 +379,7 @@ def test_a_web_application_holds_its_clients_for_its_lifetime(address: str) -> N
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.topic = topic = await made_topic(address)
+        app.state.topic = topic = TOPIC
         settings: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest"}
         async with Producer(address) as producer, Consumer(address, **settings) as consumer:
             app.state.producer = producer

@@ -1,56 +1,49 @@
-"""Brokers to test clients with: whole nodes in memory and simulated time, the same for a seed."""
+"""What tests of clients say again and again to a cluster in virtual time.
+
+`Kafka` is the fixture `kafka`: one broker, unless the mark `kafka` says more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from random import Random
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import trio
 
-from kraftrio.clients.admin.admin import Admin
-from kraftrio.clients.admin.types import NewTopic
+from kraftrio.clients import surroundings
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.kraft_meta.metadata.image import PartitionImage
-from kraftrio.testing.simulation.cluster import Cluster, Shape
-from kraftrio.testing.simulation.network import HostNetwork
-from kraftrio.testing.simulation.world import START_WALL_MS, World
-
-START_DEADLINE_S = 30.0
-LIMIT_S = 600.0  # of simulated time
-PROPERTIES = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-}
+from kraftrio.net.transport import Network
+from kraftrio.testing import KafkaWorld
+from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.world import START_WALL_MS
 
 
 class Kafka:
-    """A running cluster and the clients of one program on a machine of its own."""
+    """A running cluster, and the clients of one program."""
 
-    def __init__(self, world: World, cluster: Cluster, nursery: trio.Nursery) -> None:
+    def __init__(self, world: KafkaWorld) -> None:
         self.world = world
-        self.cluster = cluster
-        self.nursery = nursery
-        self.network: HostNetwork = cluster.new_host("client")
-        self._clients = 0
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.world._running()
+
+    @property
+    def network(self) -> Network:
+        """Of the program's machine, for tests that put something before it."""
+        return surroundings.network.get()()
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in self.cluster.bootstrap)
-
-    def rng(self) -> Random:
-        self._clients += 1
-        return self.world.rng(f"client-{self._clients}")
+        return self.world.bootstrap_servers
 
     def consumer(self, **settings: Any) -> Consumer:
-        settings = {"auto_offset_reset": "earliest", **settings}
-        return Consumer(self.bootstrap, network=self.network, rng=self.rng(), **settings)
+        return Consumer(self.bootstrap, **{"auto_offset_reset": "earliest", **settings})
 
     def producer(self, **settings: Any) -> Producer:
-        settings = {"enable_idempotence": False, **settings}
-        return Producer(self.bootstrap, network=self.network, rng=self.rng(), **settings)
+        return Producer(self.bootstrap, **{"enable_idempotence": False, **settings})
 
     def now_ms(self) -> int:
         """The brokers' wall clock: producers must not be ahead of it."""
@@ -60,9 +53,10 @@ class Kafka:
         self, topic: str, partitions: int = 1, replication: int = 1, **configs: object
     ) -> str:
         """Make a topic; configs have _ for Kafka's dots."""
-        settings = {name.replace("_", "."): str(value) for name, value in configs.items()}
-        async with Admin(self.bootstrap, network=self.network, rng=self.rng()) as admin:
-            await admin.create_topics([NewTopic(topic, partitions, replication, settings)])
+        config = {name.replace("_", "."): value for name, value in configs.items()}
+        await self.world.create_topic(
+            topic, partitions, replication_factor=replication, config=config
+        )
         return topic
 
     async def fill(self, topic: str, count: int, partition: int = 0, **settings: Any) -> None:
@@ -104,32 +98,10 @@ class Kafka:
 
 def simulate(
     main: Callable[[Kafka], Awaitable[None]],
-    seed: str = "1",
-    *,
-    nodes: int = 1,
-    **properties: str,
-) -> World:
-    """Run a test's program beside a cluster."""
-    world = World(seed)
-    settings = PROPERTIES | {name.replace("_", "."): value for name, value in properties.items()}
-    failures: list[Exception] = []
-
-    async def run() -> None:
-        async with trio.open_nursery() as nursery:
-            cluster = Cluster(world, nursery, Shape(nodes, properties=settings))
-            cluster.start()
-            await cluster.wait_until(cluster.all_ready, "all brokers are up", START_DEADLINE_S)
-            try:
-                with trio.fail_after(LIMIT_S):
-                    await main(Kafka(world, cluster, nursery))
-            except Exception as error:
-                failures.append(error)  # raised below: from here it would come in groups
-            for node in cluster.nodes.values():
-                if node.is_running:
-                    node.crash()
-            nursery.cancel_scope.cancel()
-
-    world.run(run)
-    for failure in failures:
-        raise failure
-    return world
+    seed: int = 0,
+    brokers: int = 1,
+    config: Mapping[str, object] | None = None,
+) -> None:
+    """Run a program beside a cluster with a seed of the test's choice."""
+    world = KafkaWorld(seed, brokers, config=config)
+    world.run(lambda: main(Kafka(world)))

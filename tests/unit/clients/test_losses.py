@@ -14,7 +14,7 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 T0 = TopicPartition("t", 0)
 PATIENT: dict[str, Any] = {
@@ -112,13 +112,13 @@ Program = Callable[[Kafka, Any], Awaitable[None]]
 
 async def produce(kafka: Kafka, network: Any) -> None:
     """Write one record, idempotently."""
-    async with Producer(kafka.bootstrap, network=network, rng=kafka.rng(), **PATIENT) as producer:
+    async with Producer(kafka.bootstrap, network=network, **PATIENT) as producer:
         await (await producer.send("t", b"x", timestamp_ms=kafka.now_ms()))
 
 
 async def read(kafka: Kafka, network: Any) -> None:
     """Read the first records of a partition."""
-    async with Consumer(kafka.bootstrap, network=network, rng=kafka.rng(), **PATIENT) as consumer:
+    async with Consumer(kafka.bootstrap, network=network, **PATIENT) as consumer:
         consumer.assign([T0])
         consumer.seek_to_beginning()
         assert await consumer.poll()
@@ -129,7 +129,6 @@ async def belong(kafka: Kafka, network: Any) -> None:
     async with Consumer(
         kafka.bootstrap,
         network=network,
-        rng=kafka.rng(),
         group_id="g",
         client_id="c",
         session_timeout_ms=6_000,
@@ -144,7 +143,7 @@ async def belong(kafka: Kafka, network: Any) -> None:
 
 async def administer(kafka: Kafka, network: Any) -> None:
     """Ask the controller, any broker, and a leader."""
-    async with Admin(kafka.bootstrap, network=network, rng=kafka.rng(), **PATIENT) as admin:
+    async with Admin(kafka.bootstrap, network=network, **PATIENT) as admin:
         await admin.describe_topics(["t"])
         await admin.list_offsets({T0: -1})
         await admin.create_partitions({"t": 1}, raise_errors=False)
@@ -153,39 +152,33 @@ async def administer(kafka: Kafka, network: Any) -> None:
 # How many bytes pass until the program has done its work, and how many programs are tried.
 @pytest.mark.parametrize("kind", ["reset", "closed", "send", "connect"])
 @pytest.mark.parametrize("program", [produce, read, belong, administer])
-def test_a_loss_at_any_byte_is_an_ordinary_loss(program: Program, kind: str) -> None:
+async def test_a_loss_at_any_byte_is_an_ordinary_loss(
+    kafka: Kafka, program: Program, kind: str
+) -> None:
     """Wherever the connection ends, the program does its work as if nothing was."""
-
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t")
-        await kafka.fill("t", 3)
-        whole = CuttingNetwork(kafka.network, kind, 1_000_000)
-        await program(kafka, whole)
-        passed = 1_000_000 - whole.left
-        assert passed >= 2
-        step = 1 if kind == "connect" else max(passed / 60, 1)
-        tried = 0
-        for number in range(math.ceil(passed / step)):
-            network = CuttingNetwork(kafka.network, kind, int(number * step))
-            with trio.fail_after(60):
-                await program(kafka, network)
-            tried += network.has_cut
-        assert tried >= math.ceil(passed / step) * 0.8
-
-    simulate(main)
+    await kafka.create("t")
+    await kafka.fill("t", 3)
+    whole = CuttingNetwork(kafka.network, kind, 1_000_000)
+    await program(kafka, whole)
+    passed = 1_000_000 - whole.left
+    assert passed >= 2
+    step = 1 if kind == "connect" else max(passed / 60, 1)
+    tried = 0
+    for number in range(math.ceil(passed / step)):
+        network = CuttingNetwork(kafka.network, kind, int(number * step))
+        with trio.fail_after(60):
+            await program(kafka, network)
+        tried += network.has_cut
+    assert tried >= math.ceil(passed / step) * 0.8
 
 
-def test_a_loss_right_after_the_versions_are_known() -> None:
+async def test_a_loss_right_after_the_versions_are_known(kafka: Kafka) -> None:
     """The answer to ApiVersions and the end of the connection arrive together, again and again."""
-
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t")
-        sizes = CuttingNetwork(kafka.network, "reset", 1_000_000)
-        async with Admin(kafka.bootstrap, network=sizes, rng=kafka.rng()) as admin:  # type: ignore[arg-type]
-            node = admin._begin(None)[0].cluster._nodes.candidates()[0]
-            await node.connect()
-        versions_bytes = 1_000_000 - sizes.left
-        for _ in range(30):
-            await produce(kafka, CuttingNetwork(kafka.network, "reset", versions_bytes))
-
-    simulate(main)
+    await kafka.create("t")
+    sizes = CuttingNetwork(kafka.network, "reset", 1_000_000)
+    async with Admin(kafka.bootstrap, network=sizes) as admin:  # type: ignore[arg-type]
+        node = admin._begin(None)[0].cluster._nodes.candidates()[0]
+        await node.connect()
+    versions_bytes = 1_000_000 - sizes.left
+    for _ in range(30):
+        await produce(kafka, CuttingNetwork(kafka.network, "reset", versions_bytes))

@@ -13,7 +13,7 @@ from kraftrio.clients.errors import RecordDeserializationError
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.fake_cluster import fake_cluster
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 T0 = TopicPartition("t", 0)
 
@@ -117,38 +117,33 @@ async def by_two(consumer: Consumer[bytes, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("take", [one_by_one, in_batches, at_once, by_two])
-def test_a_record_that_cannot_be_read_is_told_until_it_is_skipped(take: Any) -> None:
+async def test_a_record_that_cannot_be_read_is_told_until_it_is_skipped(
+    kafka: Kafka, take: Any
+) -> None:
     """With where it is and what it was; those around it come, once each."""
-
-    async def main(kafka: Kafka) -> None:
-        await fill(kafka)
-        async with reader(kafka) as consumer:
-            consumer.assign(T0)
-            found: list[Any] = []
-            while len(found) < 2:
-                found += await take(consumer)
-            for _ in range(2):
-                with pytest.raises(RecordDeserializationError) as told:
-                    await take(consumer)
-                error = told.value
-                assert (error.topic_partition, error.offset) == (T0, 2)
-                assert (error.key, error.value, error.headers) == (b"k", b"{", (("h", b"x"),))
-                assert "the value of the record at offset 2 of t-0 cannot be read" in str(error)
-                assert isinstance(error.__cause__, ValueError)
-                assert await consumer.position(T0) == 2
-            consumer.skip(error)
+    await fill(kafka)
+    async with reader(kafka) as consumer:
+        consumer.assign(T0)
+        found: list[Any] = []
+        while len(found) < 2:
             found += await take(consumer)
-            assert found == [0, 1, 3]
-            assert await consumer.position(T0) == 4
+        for _ in range(2):
+            with pytest.raises(RecordDeserializationError) as told:
+                await take(consumer)
+            error = told.value
+            assert (error.topic_partition, error.offset) == (T0, 2)
+            assert (error.key, error.value, error.headers) == (b"k", b"{", (("h", b"x"),))
+            assert "the value of the record at offset 2 of t-0 cannot be read" in str(error)
+            assert isinstance(error.__cause__, ValueError)
+            assert await consumer.position(T0) == 2
+        consumer.skip(error)
+        found += await take(consumer)
+        assert found == [0, 1, 3]
+        assert await consumer.position(T0) == 4
 
-    simulate(main)
 
-
-def test_what_cannot_be_skipped() -> None:
-    async def main(kafka: Kafka) -> None:
-        async with reader(kafka) as consumer:
-            wrong: Any = ValueError("another")
-            with pytest.raises(TypeError, match="error must be a RecordDeserializationError"):
-                consumer.skip(wrong)
-
-    simulate(main)
+async def test_what_cannot_be_skipped(kafka: Kafka) -> None:
+    async with reader(kafka) as consumer:
+        wrong: Any = ValueError("another")
+        with pytest.raises(TypeError, match="error must be a RecordDeserializationError"):
+            consumer.skip(wrong)

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from kraftrio.clients.cli.connect import TargetCluster
@@ -25,7 +26,6 @@ async def visited(kafka: Kafka, **settings: object) -> AsyncIterator[tuple[Conso
     """Open a console of the cluster."""
     made = ConsoleSettings(
         TargetCluster(kafka.bootstrap),
-        network=kafka.network,
         now_ms=kafka.now_ms,
         **settings,  # type: ignore[arg-type]
     )
@@ -286,49 +286,42 @@ def test_a_console_that_is_read_only_changes_nothing() -> None:
     visit(test)
 
 
-def test_no_broker_answers() -> None:
+async def test_no_broker_answers(kafka: Kafka) -> None:
     """Who was asked and for how long; the page looks again, and is there when a broker is."""
-
-    async def main(kafka: Kafka) -> None:
-        (node,) = kafka.cluster.nodes.values()
-        async with visited(kafka, timeout_s=2.0) as (_, visitor):
-            assert (await visitor.get("/topics")).status == 200
-            node.crash()
-            for address in ("/quorum", "/records?topic=orders", "/search?topic=x&text=y"):
-                page = await visitor.get(address)
-                assert page.status == 503, page.text
-                sentence = rf"No broker answered at {kafka.bootstrap} within [12]\.\d s \("
-                assert re.search(sentence, page.text), page.text
-                assert f"kraftrio doctor --bootstrap-server {kafka.bootstrap}" in page.text
-                assert "data-live" in page.body
-            await trio.sleep(10)
-            page = await visitor.get("/topics")
-            assert page.status == 503
-            assert "within 2.0 s" in page.text
-            node.start()
-            with trio.fail_after(60):
-                while (await visitor.get("/topics")).status != 200:  # noqa: ASYNC110
-                    await trio.sleep(0.5)
-            assert (await visitor.get("/quorum")).status == 200
-
-    simulate(main)
+    (node,) = kafka.cluster.nodes.values()
+    async with visited(kafka, timeout_s=2.0) as (_, visitor):
+        assert (await visitor.get("/topics")).status == 200
+        node.crash()
+        for address in ("/quorum", "/records?topic=orders", "/search?topic=x&text=y"):
+            page = await visitor.get(address)
+            assert page.status == 503, page.text
+            sentence = rf"No broker answered at {kafka.bootstrap} within [12]\.\d s \("
+            assert re.search(sentence, page.text), page.text
+            assert f"kraftrio doctor --bootstrap-server {kafka.bootstrap}" in page.text
+            assert "data-live" in page.body
+        await trio.sleep(10)
+        page = await visitor.get("/topics")
+        assert page.status == 503
+        assert "within 2.0 s" in page.text
+        node.start()
+        with trio.fail_after(60):
+            while (await visitor.get("/topics")).status != 200:  # noqa: ASYNC110
+                await trio.sleep(0.5)
+        assert (await visitor.get("/quorum")).status == 200
 
 
-def test_one_of_several_brokers_is_killed() -> None:
+@pytest.mark.kafka(brokers=3)
+async def test_one_of_several_brokers_is_killed(kafka: Kafka) -> None:
     """What the others know is shown, first as it was, then what is the matter."""
-
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t", 3, 3)
-        async with visited(kafka, timeout_s=2.0) as (_, visitor):
-            assert "are served and replicated" in (await visitor.get("/")).text
-            kafka.cluster.nodes[3].crash()
-            texts: list[str] = []
-            with trio.fail_after(120):
-                while not any("3 of 3 partitions are in trouble" in text for text in texts):
-                    page = await visitor.get("/")
-                    assert page.status == 200, page.text
-                    texts.append(page.text)
-                    await trio.sleep(1)
-            assert "under-replicated t 0" in texts[-1]
-
-    simulate(main, nodes=3)
+    await kafka.create("t", 3, 3)
+    async with visited(kafka, timeout_s=2.0) as (_, visitor):
+        assert "are served and replicated" in (await visitor.get("/")).text
+        kafka.cluster.nodes[3].crash()
+        texts: list[str] = []
+        with trio.fail_after(120):
+            while not any("3 of 3 partitions are in trouble" in text for text in texts):
+                page = await visitor.get("/")
+                assert page.status == 200, page.text
+                texts.append(page.text)
+                await trio.sleep(1)
+        assert "under-replicated t 0" in texts[-1]

@@ -25,7 +25,7 @@ from kraftrio.clients.errors import (
 from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST, SECOND = b"1" * 16, b"2" * 16
@@ -264,23 +264,21 @@ async def test_what_the_coordinator_says_of_the_member_goes_to_the_membership(
     assert member.fenced_by == [ErrorCode.ILLEGAL_GENERATION]
 
 
-def test_what_is_committed_without_waiting_is_committed_before_the_member_leaves() -> None:
+async def test_what_is_committed_without_waiting_is_committed_before_the_member_leaves(
+    kafka: Kafka,
+) -> None:
     """`commit_async` and then the end of `async with`: the coordinator still knows the member."""
-
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t")
-        await kafka.fill("t", 3)
-        async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
-            await consumer.subscribe("t")
-            await consumer.poll()
-            consumer.commit_async({T0: 1})
-            consumer.commit_async({T0: 2})
-        async with kafka.consumer(group_id="g") as consumer:
-            committed = (await consumer.committed([T0]))[T0]
-            assert committed is not None
-            assert committed.offset == 2
-
-    simulate(main)
+    await kafka.create("t")
+    await kafka.fill("t", 3)
+    async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        await consumer.subscribe("t")
+        await consumer.poll()
+        consumer.commit_async({T0: 1})
+        consumer.commit_async({T0: 2})
+    async with kafka.consumer(group_id="g") as consumer:
+        committed = (await consumer.committed([T0]))[T0]
+        assert committed is not None
+        assert committed.offset == 2
 
 
 async def test_what_a_callback_raises_is_the_programs() -> None:

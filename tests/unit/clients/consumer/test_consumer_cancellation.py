@@ -9,7 +9,7 @@ import trio
 
 from kraftrio.clients.consumer.consumer import Consumer, RebalanceListener
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 PARTITIONS = 2
 RECORDS = 6  # in each partition
@@ -74,7 +74,7 @@ async def prepare(kafka: Kafka) -> None:
 
 @pytest.mark.parametrize("assigned", ["by hand", "range", "cooperative-sticky"])
 @pytest.mark.parametrize("way", sorted(READERS))
-def test_calls_cancelled_at_each_checkpoint(way: str, assigned: str) -> None:
+async def test_calls_cancelled_at_each_checkpoint(kafka: Kafka, way: str, assigned: str) -> None:
     """The next call goes on exactly where the cancelled one was."""
 
     async def read(consumer: Consumer, step: int) -> bool:
@@ -90,60 +90,53 @@ def test_calls_cancelled_at_each_checkpoint(way: str, assigned: str) -> None:
             assert await consumer.position(partition) == RECORDS
         return scope.cancelled_caught
 
-    async def main(kafka: Kafka) -> None:
-        await prepare(kafka)
-        step = 1
-        is_hit = True
-        while is_hit:
-            if assigned == "by hand":
-                async with kafka.consumer() as consumer:
-                    consumer.assign([TopicPartition("t", i) for i in range(PARTITIONS)])
-                    is_hit = await read(consumer, step)
-            else:
-                async with kafka.consumer(
-                    group_id=f"g{step}", partition_assignment_strategy=assigned
-                ) as consumer:
-                    await consumer.subscribe(["t"])
-                    is_hit = await read(consumer, step)
-            step += 1
-        assert step > 4
-
-    simulate(main)
-
-
-@pytest.mark.parametrize("way", sorted(READERS))
-def test_cancelled_between_two_records(way: str) -> None:
-    """A scope that is cancelled already: the call tells, and takes nothing."""
-
-    async def main(kafka: Kafka) -> None:
-        await prepare(kafka)
-        for stop in range(len(EVERYTHING)):
-            seen: Seen = []
+    await prepare(kafka)
+    step = 1
+    is_hit = True
+    while is_hit:
+        if assigned == "by hand":
             async with kafka.consumer() as consumer:
                 consumer.assign([TopicPartition("t", i) for i in range(PARTITIONS)])
-                while len(seen) < len(EVERYTHING):
-                    with trio.CancelScope() as scope:
-                        if len(seen) == stop:
-                            scope.cancel()
-                            await READERS[way](consumer, seen)
-                            raise AssertionError("it did not notice")
-                        async for record in consumer:
-                            seen.append((record.partition, record.offset))
-                            if len(seen) in (stop, len(EVERYTHING)):
-                                break
-                    if scope.cancelled_caught:
-                        assert len(seen) == stop
-                        async for record in consumer:
-                            seen.append((record.partition, record.offset))
-                            if len(seen) == len(EVERYTHING):
-                                break
-            assert sorted(seen) == EVERYTHING
-
-    simulate(main)
+                is_hit = await read(consumer, step)
+        else:
+            async with kafka.consumer(
+                group_id=f"g{step}", partition_assignment_strategy=assigned
+            ) as consumer:
+                await consumer.subscribe(["t"])
+                is_hit = await read(consumer, step)
+        step += 1
+    assert step > 4
 
 
 @pytest.mark.parametrize("way", sorted(READERS))
-def test_programs_cancelled_at_each_checkpoint(way: str) -> None:
+async def test_cancelled_between_two_records(kafka: Kafka, way: str) -> None:
+    """A scope that is cancelled already: the call tells, and takes nothing."""
+    await prepare(kafka)
+    for stop in range(len(EVERYTHING)):
+        seen: Seen = []
+        async with kafka.consumer() as consumer:
+            consumer.assign([TopicPartition("t", i) for i in range(PARTITIONS)])
+            while len(seen) < len(EVERYTHING):
+                with trio.CancelScope() as scope:
+                    if len(seen) == stop:
+                        scope.cancel()
+                        await READERS[way](consumer, seen)
+                        raise AssertionError("it did not notice")
+                    async for record in consumer:
+                        seen.append((record.partition, record.offset))
+                        if len(seen) in (stop, len(EVERYTHING)):
+                            break
+                if scope.cancelled_caught:
+                    assert len(seen) == stop
+                    async for record in consumer:
+                        seen.append((record.partition, record.offset))
+                        if len(seen) == len(EVERYTHING):
+                            break
+        assert sorted(seen) == EVERYTHING
+
+
+@pytest.mark.parametrize("way", sorted(READERS))
+async def test_programs_cancelled_at_each_checkpoint(kafka: Kafka, way: str) -> None:
     """Opening and closing too: the next member of the group gets what is left, and all of it.
 
     What was handed over before is committed on the way out, unless that itself is cancelled.
@@ -156,31 +149,27 @@ def test_programs_cancelled_at_each_checkpoint(way: str) -> None:
             closing.append(True)
 
     closing: list[bool] = []
-
-    async def main(kafka: Kafka) -> None:
-        await prepare(kafka)
-        step = 1
-        while True:
-            seen: Seen = []
-            closing.clear()
-            with CancelAt(step) as scope:
-                await program(kafka, f"g{step}", seen)
-            if not scope.cancelled_caught:
-                break
-            async with kafka.consumer(group_id=f"g{step}") as consumer:
-                await consumer.subscribe(["t"])
-                if closing:
-                    assert sorted(seen) == EVERYTHING
-                elif len(seen) < len(EVERYTHING):
-                    await READERS[way](consumer, seen)
-                    assert sorted(seen) == EVERYTHING, f"cancelled at step {step}"
-            step += 1
-        assert step > 10
-
-    simulate(main)
+    await prepare(kafka)
+    step = 1
+    while True:
+        seen: Seen = []
+        closing.clear()
+        with CancelAt(step) as scope:
+            await program(kafka, f"g{step}", seen)
+        if not scope.cancelled_caught:
+            break
+        async with kafka.consumer(group_id=f"g{step}") as consumer:
+            await consumer.subscribe(["t"])
+            if closing:
+                assert sorted(seen) == EVERYTHING
+            elif len(seen) < len(EVERYTHING):
+                await READERS[way](consumer, seen)
+                assert sorted(seen) == EVERYTHING, f"cancelled at step {step}"
+        step += 1
+    assert step > 10
 
 
-def test_a_listener_is_not_cancelled_with_the_call() -> None:
+async def test_a_listener_is_not_cancelled_with_the_call(kafka: Kafka) -> None:
     """The call's time is over, the rebalance goes on, and the next call waits for it."""
 
     class Slow(RebalanceListener):
@@ -191,21 +180,18 @@ def test_a_listener_is_not_cancelled_with_the_call() -> None:
             await trio.sleep(5)
             self.ends.append(trio.current_time())
 
-    async def main(kafka: Kafka) -> None:
-        await prepare(kafka)
-        listener = Slow()
-        async with kafka.consumer(group_id="g") as consumer:
-            await consumer.subscribe(["t"], listener=listener)
-            calls = 0
-            while True:
-                with trio.move_on_after(0.7) as scope:
-                    record = await anext(consumer)
-                calls += 1
-                if not scope.cancelled_caught:
-                    break
-            assert record.offset == 0
-            assert calls > 6
-            assert len(listener.ends) == 1
-            assert trio.current_time() >= listener.ends[0]
-
-    simulate(main)
+    await prepare(kafka)
+    listener = Slow()
+    async with kafka.consumer(group_id="g") as consumer:
+        await consumer.subscribe(["t"], listener=listener)
+        calls = 0
+        while True:
+            with trio.move_on_after(0.7) as scope:
+                record = await anext(consumer)
+            calls += 1
+            if not scope.cancelled_caught:
+                break
+        assert record.offset == 0
+        assert calls > 6
+        assert len(listener.ends) == 1
+        assert trio.current_time() >= listener.ends[0]

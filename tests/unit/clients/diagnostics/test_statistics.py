@@ -13,54 +13,46 @@ from kraftrio.clients.errors import ClosedError, RecordTooLargeError
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.clients.share.consumer import ShareConsumer
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 T0 = TopicPartition("t", 0)
 
 
-def test_of_a_producer() -> None:
+async def test_of_a_producer(kafka: Kafka) -> None:
     """What was delivered, given up, and is neither yet."""
-
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t", **{"max.message.bytes": 1_000})
-        async with kafka.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
-            for size in (5, 5_000):
-                delivery = await producer.send("t", b"x" * size, timestamp_ms=kafka.now_ms())
-                before = producer.statistics()
-                assert before.undecided_batches == 1 and before.buffered_bytes > 0
-                await producer.flush()
-                assert delivery.done
-            after = producer.statistics()
-            assert (after.delivered_records, after.failed_records) == (1, 1)
-            assert (after.undecided_batches, after.buffered_bytes, after.waiting_sends) == (0, 0, 0)
-            assert after.cluster.brokers == 1 and after.cluster.connected_brokers >= 1
-            assert (after.cluster.topics, after.cluster.last_failure) == (1, None)
-            assert before is not after and before.delivered_records == 1
-            with pytest.raises(dataclasses.FrozenInstanceError):
-                after.failed_records = 0  # type: ignore[misc]
-            with pytest.raises(RecordTooLargeError):
-                delivery.result()
-
-    simulate(main)
+    await kafka.create("t", **{"max.message.bytes": 1_000})
+    async with kafka.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        for size in (5, 5_000):
+            delivery = await producer.send("t", b"x" * size, timestamp_ms=kafka.now_ms())
+            before = producer.statistics()
+            assert before.undecided_batches == 1 and before.buffered_bytes > 0
+            await producer.flush()
+            assert delivery.done
+        after = producer.statistics()
+        assert (after.delivered_records, after.failed_records) == (1, 1)
+        assert (after.undecided_batches, after.buffered_bytes, after.waiting_sends) == (0, 0, 0)
+        assert after.cluster.brokers == 1 and after.cluster.connected_brokers >= 1
+        assert (after.cluster.topics, after.cluster.last_failure) == (1, None)
+        assert before is not after and before.delivered_records == 1
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            after.failed_records = 0  # type: ignore[misc]
+        with pytest.raises(RecordTooLargeError):
+            delivery.result()
 
 
-def test_of_a_consumer() -> None:
+async def test_of_a_consumer(kafka: Kafka) -> None:
     """How far behind it is, what is paused, and as whom it reads."""
-
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t")
-        await kafka.fill("t", 10)
-        async with kafka.consumer(group_id="g") as consumer:
-            await consumer.subscribe("t")
-            for _ in range(4):
-                await anext(consumer)
-            consumer.pause(T0)
-            found = consumer.statistics()
-            assert (found.lag, found.paused, found.fetched_records) == ({T0: 6}, {T0}, 10)
-            assert found.member_id and found.generation_id > 0
-            assert found.cluster.brokers == 1
-
-    simulate(main)
+    await kafka.create("t")
+    await kafka.fill("t", 10)
+    async with kafka.consumer(group_id="g") as consumer:
+        await consumer.subscribe("t")
+        for _ in range(4):
+            await anext(consumer)
+        consumer.pause(T0)
+        found = consumer.statistics()
+        assert (found.lag, found.paused, found.fetched_records) == ({T0: 6}, {T0}, 10)
+        assert found.member_id and found.generation_id > 0
+        assert found.cluster.brokers == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import trio
 from kraftrio.clients.errors import TimedOutError
 from kraftrio.clients.producer.producer import Delivery
 from kraftrio.wire.primitives import TopicPartition
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 LARGE = b"x" * 50_000
 
@@ -34,7 +34,7 @@ async def send_large(kafka: Kafka, *, comes_back: bool) -> tuple[list[Delivery],
         assert 0 < len(left) < 20
         kafka.cluster.internet.cut_power(kafka.cluster.internet.host(node.name))
         node.crash()
-        for sock in kafka.cluster.internet.live_sockets(kafka.network.host):
+        for sock in kafka.cluster.internet.live_sockets(kafka.cluster.internet.host("program")):
             sock.reset()
         if comes_back:
             node.restore()
@@ -42,31 +42,23 @@ async def send_large(kafka: Kafka, *, comes_back: bool) -> tuple[list[Delivery],
     return sent, left
 
 
-def test_acks_0_sends_again_what_no_socket_took() -> None:
+async def test_acks_0_sends_again_what_no_socket_took(kafka: Kafka) -> None:
     """Records still here when the connection is lost are written once the broker is back."""
-
-    async def main(kafka: Kafka) -> None:
-        sent, left = await send_large(kafka, comes_back=True)
-        assert [delivery.result().offset for delivery in sent] == [-1] * 20
-        async with kafka.consumer() as consumer:
-            consumer.assign([TopicPartition("t", 0)])
-            read = {record.value for record in await consumer.poll(5_000)}
-        assert {b"%d" % number + LARGE for number in left} <= read
-
-    simulate(main)
+    sent, left = await send_large(kafka, comes_back=True)
+    assert [delivery.result().offset for delivery in sent] == [-1] * 20
+    async with kafka.consumer() as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        read = {record.value for record in await consumer.poll(5_000)}
+    assert {b"%d" % number + LARGE for number in left} <= read
 
 
-def test_acks_0_delivers_nothing_that_no_socket_took() -> None:
+async def test_acks_0_delivers_nothing_that_no_socket_took(kafka: Kafka) -> None:
     """If the broker does not come back they are given up, and told so."""
-
-    async def main(kafka: Kafka) -> None:
-        sent, left = await send_large(kafka, comes_back=False)
-        failed = set()
-        for number, delivery in enumerate(sent):
-            try:
-                assert delivery.result().offset == -1
-            except TimedOutError:
-                failed.add(number)
-        assert failed == left
-
-    simulate(main)
+    sent, left = await send_large(kafka, comes_back=False)
+    failed = set()
+    for number, delivery in enumerate(sent):
+        try:
+            assert delivery.result().offset == -1
+        except TimedOutError:
+            failed.add(number)
+    assert failed == left

@@ -70,6 +70,13 @@ def test_start_does_not_fit(kafka_cluster): ...
 @pytest.mark.kafka(scope="module", start="case.tar.zst", in_process=False)
 def test_start_elsewhere(kafka_broker): ...
 
+@pytest.fixture
+def servers(kafka_world):
+    return lambda: kafka_world.bootstrap_servers
+
+async def test_fixture_of_its_own(servers):
+    assert servers() == "n1:9092,n2:9092,n3:9092"
+
 @pytest.mark.kafka(scope="week")
 def test_scope(kafka_broker): ...
 
@@ -98,7 +105,7 @@ def test_a_project(pytester: pytest.Pytester) -> None:
     examples = _examples()
     pytester.makeconftest(_OTHER_PLUGIN)
     pytester.makepyfile(test_project=_PROJECT, **examples)
-    passed = 8 + sum(text.count("def test_") for text in examples.values())
+    passed = 9 + sum(text.count("def test_") for text in examples.values())
     result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", "--strict-markers")
     result.assert_outcomes(passed=passed, errors=6)
     result.stdout.fnmatch_lines_random(
@@ -130,6 +137,13 @@ async def test_each_order_is_there_once(kafka_world):
 
 @pytest.mark.kafka_faults(seed=7)
 async def test_wrong_mark(kafka_world): ...
+
+@pytest.fixture
+def servers(kafka_world):
+    return lambda: kafka_world.bootstrap_servers
+
+@pytest.mark.kafka_faults
+async def test_old_world(servers): ...
 """
 
 
@@ -139,7 +153,7 @@ def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(
         "-p", "kraftrio.testing.plugin", "--kafka-shrink", "--kafka-report", "stories.html"
     )
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(failed=3)
     result.stdout.re_match_lines(
         [
             r"E\s+AssertionError: assert 21 == 20",
@@ -151,4 +165,6 @@ def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
     stories = (pytester.path / "stories.html").read_text()
     assert "test_each_order_is_there_once: failed</h2>" in stories
     assert "<tr class=fault>" in stories
-    result.stdout.fnmatch_lines(["*takes seeds=N, how often to play the test*"])
+    result.stdout.fnmatch_lines_random(
+        ["*takes seeds=N, how often to play the test*", "*let it take kafka_world itself*"]
+    )

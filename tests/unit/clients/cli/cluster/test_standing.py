@@ -6,26 +6,23 @@ from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import ClusterDescription, QuorumInfo, QuorumReplica
 from kraftrio.clients.cli.cluster.standing import all_topics, broker_rows, least_isrs, quorum_rows
 from kraftrio.clients.metadata import BrokerAddress
-from tests.unit.clients.simulated import Kafka, simulate
+from tests.unit.clients.simulated import Kafka
 
 
-def test_brokers_topics_and_what_these_demand() -> None:
-    async def main(kafka: Kafka) -> None:
-        await kafka.create("t", 3, min_insync_replicas=2)
-        await kafka.create("u")
-        async with Admin(kafka.bootstrap, network=kafka.network, rng=kafka.rng()) as admin:
-            topics = await all_topics(admin)
-            assert {"t", "u"} <= topics.keys()
-            assert await least_isrs(admin, ["t", "u"]) == {"t": 2, "u": 1}
-            assert await least_isrs(admin, []) == {}
-            assert await least_isrs(admin, ["t", "deleted"]) == {"t": 2}
-            cluster = await admin.describe_cluster()
-        rows = broker_rows(cluster, topics)
-        partitions = sum(len(topic.partitions) for topic in topics.values())
-        assert sum(row["leaders"] for row in rows) == partitions
-        assert sum(row["replicas"] for row in rows) == partitions
-
-    simulate(main)
+async def test_brokers_topics_and_what_these_demand(kafka: Kafka) -> None:
+    await kafka.create("t", 3, min_insync_replicas=2)
+    await kafka.create("u")
+    async with Admin(kafka.bootstrap) as admin:
+        topics = await all_topics(admin)
+        assert {"t", "u"} <= topics.keys()
+        assert await least_isrs(admin, ["t", "u"]) == {"t": 2, "u": 1}
+        assert await least_isrs(admin, []) == {}
+        assert await least_isrs(admin, ["t", "deleted"]) == {"t": 2}
+        cluster = await admin.describe_cluster()
+    rows = broker_rows(cluster, topics)
+    partitions = sum(len(topic.partitions) for topic in topics.values())
+    assert sum(row["leaders"] for row in rows) == partitions
+    assert sum(row["replicas"] for row in rows) == partitions
 
 
 def test_a_broker_without_partitions_has_none() -> None:
