@@ -161,6 +161,8 @@ class KafkaWorld(Subjects):
         """Start every node, and wait until clients can connect."""
         cluster = self._running()
         if snapshot is not None:
+            if self._exchanges is not None:
+                self._exchanges.has_past = True
             for node_id, image in snapshot.disks.items():
                 cluster.nodes[node_id].load(image)
         cluster.start()

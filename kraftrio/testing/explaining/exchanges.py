@@ -138,6 +138,7 @@ class Exchanges:
         self._world = internet.world
         self._node_names = node_names
         self._port = port
+        self.has_past = False  # the nodes began from a snapshot
         self._conversations: dict[int, _Conversation] = {}
         self._kept: deque[Exchange] = deque()
         self._kept_bytes = 0
@@ -156,8 +157,8 @@ class Exchanges:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything since the beginning of the run is kept."""
-        return self._count == len(self._kept)
+        """Whether everything that was ever asked of these nodes is kept."""
+        return not self.has_past and self._count == len(self._kept)
 
     def _conversation(self, sock: SimSocket) -> _Conversation | None:
         """The connection of a socket of a client."""

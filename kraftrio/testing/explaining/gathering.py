@@ -68,7 +68,7 @@ def of_world(world: World, cluster: Cluster, exchanges: Exchanges | None) -> Evi
         _topic_names(cluster, exchanges),
         _images(nodes),
         lambda topic_partition: _replicas(nodes, topic_partition),
-        "" if is_whole else "its beginning is too long ago, and is not kept",
+        "" if is_whole else "it has no beginning, which is too long ago or before a snapshot",
     )
 
 

@@ -25,6 +25,18 @@ async def test_the_text(kafka_world: KafkaWorld) -> None:
     assert text.splitlines()[0] == "orders record with value b'two'"
 
 
+@pytest.mark.kafka(brokers=1)
+async def test_after_a_snapshot(kafka_world: KafkaWorld) -> None:
+    """What was asked before it is not known, and the answers say so."""
+    (sent,) = await kafka_world.produce("orders", "one")
+    async with kafka_world.fork() as other:
+        explanation = other.explain(sent)
+        assert explanation.visibility.reason is Reason.VISIBLE
+        assert explanation.placement.reason is Reason.UNKNOWN
+        assert other.explain("orders", value="none").visibility.reason is Reason.UNKNOWN
+        assert explanation.reading.text.endswith("too long ago or before a snapshot")
+
+
 def test_before_the_run() -> None:
     with pytest.raises(RuntimeError, match="this world does not run"):
         KafkaWorld().explain("orders", 0, 0)
