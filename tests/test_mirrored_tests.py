@@ -231,6 +231,7 @@ unit/kraftrio/testing/test_cluster: kraftrio/testing/ cluster_node contents node
     node_settings
 unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ subjects waiting
 unit/kraftrio/testing/test_kafka_world: clients/ surroundings
+unit/kraftrio/testing/test_leftovers: clients/diagnostics/ open_clients
 unit/kraftrio/testing/snapshots/test_archive: kraftrio/testing/snapshots/ errors
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root

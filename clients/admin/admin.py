@@ -62,6 +62,7 @@ from kraftrio.clients.arguments.several import Partitions, Texts
 from kraftrio.clients.arguments.times import Duration, Milliseconds, PastMoment
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import AdminConfig, AdminSettings, describe_client, make_config
+from kraftrio.clients.diagnostics.open_clients import noted_as_open
 from kraftrio.clients.diagnostics.statistics import ClusterStatistics
 from kraftrio.clients.errors import ClosedError
 from kraftrio.clients.metadata import TopicMetadata
@@ -123,6 +124,7 @@ class Admin:
                 topic_idle_ms=_TOPIC_IDLE_MS,
             )
         )
+        self._stack.enter_context(noted_as_open(self))
         self._calls = AdminCalls(cluster, self.config)
         return self
 

@@ -87,6 +87,7 @@ from kraftrio.clients.consumer.subscription import (
     SubscriptionPattern,
     Topics,
 )
+from kraftrio.clients.diagnostics.open_clients import noted_as_open
 from kraftrio.clients.diagnostics.statistics import ConsumerStatistics
 from kraftrio.clients.errors import RecordDeserializationError, TimedOutError
 from kraftrio.clients.group_coordinator import GroupCoordinator
@@ -182,6 +183,7 @@ class Consumer(Generic[K, V]):
         cluster = self._cluster = await self._stack.enter_async_context(
             open_shielded_cluster(config=config, network=self._network, rng=rng)
         )
+        self._stack.enter_context(noted_as_open(self))
         cluster.on_refusal(calls.fail)
         coordinator = GroupCoordinator(cluster, config, rng, config.group_id)
         offsets = self._offsets = OffsetClient(cluster, config, coordinator, rng)

@@ -47,6 +47,7 @@ from kraftrio.clients.config import (
     fit_delivery_timeout,
     make_config,
 )
+from kraftrio.clients.diagnostics.open_clients import noted_as_open
 from kraftrio.clients.diagnostics.statistics import ProducerStatistics
 from kraftrio.clients.errors import (
     BufferExhaustedError,
@@ -157,6 +158,7 @@ class Producer(Generic[K, V]):
                 topic_idle_ms=config.metadata_max_idle_ms,
             )
         )
+        self._stack.enter_context(noted_as_open(self))
         self._cluster = cluster
         self._sender = Sender(cluster, self._core, config, cluster.nursery, self._grant_memory)
         cluster.nursery.start_soon(run_aside, self._sender.run)

@@ -41,6 +41,7 @@ from kraftrio.clients.arguments.times import Duration, timeout_or_default
 from kraftrio.clients.calls import Calls
 from kraftrio.clients.cluster import open_shielded_cluster
 from kraftrio.clients.config import describe_client, make_config
+from kraftrio.clients.diagnostics.open_clients import noted_as_open
 from kraftrio.clients.diagnostics.statistics import ShareConsumerStatistics
 from kraftrio.clients.errors import SubscriptionStateError
 from kraftrio.clients.group_coordinator import GroupCoordinator
@@ -120,6 +121,7 @@ class ShareConsumer(Generic[K, V]):
         cluster = self._cluster = await self._stack.enter_async_context(
             open_shielded_cluster(config=config, network=self._network, rng=rng)
         )
+        self._stack.enter_context(noted_as_open(self))
         cluster.on_refusal(calls.fail)
         member_id = new_member_id(rng)
         self._fetcher = ShareFetcher(

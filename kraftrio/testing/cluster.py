@@ -147,6 +147,11 @@ class KafkaCluster(Subjects):
         """Why nodes ended by themselves, if any did."""
         return [] if self._running is None else self._running.nodes.failures()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every node runs."""
+        return self._running is not None and all(self._running.nodes.up().values())
+
     def _end(self) -> None:
         life, self._life, self._running, self._loop = self._life, None, None, None
         with self._stack.pop_all():

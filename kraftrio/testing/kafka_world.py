@@ -46,6 +46,7 @@ from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_world, story_of
 from kraftrio.testing.fault_plan import PROGRAM, Fault, check_nodes
 from kraftrio.testing.fault_player import FaultPlayer
+from kraftrio.testing.leftovers import LeftOpen, Leftovers
 from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster, Shape
 from kraftrio.testing.simulation.incarnation import current
@@ -114,6 +115,7 @@ class KafkaWorld(Subjects):
         Raises:
             SimulationFailure: a node failed, or everybody waits for ever.
             Exception: what `main` raises.
+            LeftOpen: `main` has left clients or tasks open.
         """
         results: list[T] = []
         failures: list[BaseException] = []
@@ -125,12 +127,16 @@ class KafkaWorld(Subjects):
                 await self._begin(self._start)
                 nursery.start_soon(FaultPlayer(on_demand).play, self.faults)
                 with self.machine(PROGRAM):
+                    opened = Leftovers()
                     try:
                         results.append(await main())
                     except trio.Cancelled:
                         raise
                     except BaseException as error:  # what pytest ends tests with, too
                         failures.append(error)
+                    names = await opened.close()
+                    if names:
+                        failures.append(LeftOpen(names))
                 for node in cluster.nodes.values():
                     node.resume()  # who stands still cannot end
                 nursery.cancel_scope.cancel()

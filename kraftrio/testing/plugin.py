@@ -132,8 +132,8 @@ class BrokerPool:
         else:
             cluster.reset()
         yield cluster
-        if cluster.failures:
-            del self._shared[key]
+        if cluster.failures or not cluster.is_whole:
+            del self._shared[key]  # no other test is to meet what this one has broken
             cluster.stop()
 
     def close(self) -> None:
@@ -219,6 +219,22 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     wish = _wish(request.node)
     with _provided(request, wish, wish.brokers) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Fail a test that leaves clients open which it has opened."""
+    if not {"kafka_broker", "kafka_cluster"}.intersection(pyfuncitem.fixturenames):
+        return (yield)
+    from kraftrio.clients.diagnostics.open_clients import open_clients
+    from kraftrio.testing.leftovers import LeftOpen, new_clients
+
+    before = open_clients()
+    result = yield
+    left = new_clients(before)
+    if left:
+        raise LeftOpen(map(repr, left))
+    return result
 
 
 # -- virtual time ---------------------------------------------------------------------------------
