@@ -13,8 +13,10 @@ import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 
 public class GroupMember {
     private static final AtomicBoolean LEAVES = new AtomicBoolean();
@@ -36,6 +38,16 @@ public class GroupMember {
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
             partitions.forEach(one -> HELD.remove(one.partition()));
             say("\"assigned\": " + HELD);
+        }
+    }
+
+    /** Whoever is out of the group when it asks where to begin is told so here, and joins again. */
+    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) {
+        try {
+            return consumer.poll(Duration.ofMillis(200));
+        } catch (UnknownMemberIdException gone) {
+            System.err.println(gone);
+            return ConsumerRecords.empty();
         }
     }
 
@@ -71,7 +83,7 @@ public class GroupMember {
             consumer.subscribe(List.of(args[2]), new Listener());
             while (!LEAVES.get()) {
                 StringBuilder found = new StringBuilder();
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
                     found.append(found.isEmpty() ? "" : ", ");
                     found.append("[" + record.partition() + ", " + record.offset() + "]");
                 }
