@@ -174,7 +174,7 @@ class Reply:
     def _decode(self, frame: memoryview, position: int) -> Any:
         version = self._api_version
         if self._api.key == ApiKey.API_VERSIONS and _refuses_version(frame, position):
-            version = 0  # KIP-511: so that who asked in too new a version can read it
+            version = 0  # KIP-511: so that a client that asked in too new a version can read it
         response, _ = decode(self._api.response, version, frame, position)
         return response
 
@@ -236,7 +236,7 @@ class Connection:
 
     @property
     def loss_kind(self) -> type[ConnectionLost]:
-        """As what the connection's end is raised, once it has ended."""
+        """The class of error that the connection's end is raised as, once it has ended."""
         return type(self._lost) if self._lost is not None else ConnectionLost
 
     @property

@@ -36,7 +36,7 @@ def fetch(
     """
     if not url.startswith(("file:", "http://", "https://")):
         raise FetchError(f"{url!r} is no URL of a file, http or https")
-    # Loaded by those alone who fetch something.
+    # Loaded only where something is fetched.
     import urllib.error
     import urllib.request
     from http.client import HTTPException

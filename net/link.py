@@ -44,7 +44,7 @@ class Loss(NamedTuple):
         reason: what happened, in words.
         refused: nobody listens there.
         was_ready: the connection had been made.
-        kind: as what it would be raised.
+        kind: the class of error that it would be raised as.
     """
 
     reason: str

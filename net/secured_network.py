@@ -2,7 +2,7 @@
 
 Owns: `SecuredNetwork`, and the ports of its two steps, `TlsClient` and `Login`, with what keeps a
 login alive. Rules:
-1. `connect` returns when TCP, then TLS, then the login are done: whoever dials knows nothing of
+1. `connect` returns when TCP, then TLS, then the login are done: what dials knows nothing of
    them, and limits their time together with that of connecting.
 2. A step owns the socket that it is given: there is one to go on with, or it has closed it.
 3. Listening sockets are the inner network's: a server secures what it accepts by its admission.
@@ -62,7 +62,7 @@ class LoginSession(Protocol):
 
 
 class Login(Protocol):
-    """Tells the peer who this side is."""
+    """Proves to the peer who this side is."""
 
     async def log_in(self, network: Network, sock: Socket, host: str) -> LoginSession | None:
         """Log in over a connected socket.

@@ -15,7 +15,7 @@ class SecurityError(OSError):
 
 
 class TlsHandshakeFailed(SecurityError):
-    """The two sides did not agree on TLS, or one did not believe the other's certificate."""
+    """The two sides did not agree on TLS, or one did not trust the other's certificate."""
 
 
 class LoginRefused(SecurityError):

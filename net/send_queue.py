@@ -25,7 +25,7 @@ _MAX_SEND_PARTS = 512  # well under IOV_MAX
 # again if the socket does not take it.
 _PORTION_BYTES = 512 * 1024
 _READ_BYTES = 128 * 1024
-# How much is brought into memory at a time for who sends on.
+# How much is brought into memory at a time for the next push.
 _LOAD_BYTES = 1 << 20
 
 

@@ -1,8 +1,8 @@
-"""Votes and pre-votes, those that this node gives and those that it gets: `Elections`.
+"""Votes and pre-votes, those that this node grants and those that it gets: `Elections`.
 
 Rules:
-1. A vote is given once per epoch, and only to a log that is at least as long; a pre-vote promises
-   nothing, and whoever hears from a leader does not give it (KIP-996).
+1. A vote is granted once per epoch, and only to a log that is at least as long; a pre-vote promises
+   nothing, and a voter that hears from a leader does not grant it (KIP-996).
 2. An election that cannot be won any more is given up at once and tried again after a pause.
 3. Who may vote and stand at all, and how many votes elect, voter_memory.py says.
 
@@ -71,7 +71,7 @@ class Elections:
 
     def on_vote_response(self, response: VoteReply, now_ms: float) -> None:
         """Count a vote, or what it says of the epoch that its voter is in."""
-        # Who grants a pre-vote has given up the leader that it still names.
+        # A voter that grants a pre-vote has given up the leader that it still names.
         leader_id = NO_NODE if response.vote_granted else response.leader_id
         if not self._roles.adopt(response.epoch, leader_id, now_ms):
             return
@@ -112,7 +112,7 @@ class Elections:
     # ---- votes for others
 
     def on_vote(self, vote: Vote, now_ms: float) -> None:
-        """Give a vote or refuse it."""
+        """Grant a vote or refuse it."""
         state = self._state
         is_from_voter = vote.source in self._quorum.voters
         if vote.epoch > state.epoch and is_from_voter:

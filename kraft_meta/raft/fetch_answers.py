@@ -142,7 +142,7 @@ class FetchAnswers:
             self._answer(self._parked.pop(key).fetch)
 
     def take_parked(self) -> list[Fetch]:
-        """Return the fetches that wait, and forget them: whoever takes them answers them."""
+        """Return the fetches that wait, and forget them: the caller answers them."""
         parked, self._parked = self._parked, {}
         return [entry.fetch for entry in parked.values()]
 

@@ -2,7 +2,8 @@
 
 Rules:
 1. The first in line tries to be elected at once: the first that the leader named when it resigned,
-   else the voter with the lowest id. Who may not stand for election looks for the next leader.
+   else the voter with the lowest id. A voter that may not stand for election looks for the next
+   leader.
 2. A follower whose leader's address refuses connections does not wait for the fetch timeout: it
    asks for pre-votes, in the order of the voters' ids.
 
@@ -34,7 +35,7 @@ class LeaderLoss:
         rank = successors.index(node_id) if node_id in successors else len(successors)
         self._end_epoch(role, rank, now_ms)
 
-    def on_leads_no_more(self, role: Follower, now_ms: float) -> None:
+    def on_no_longer_leads(self, role: Follower, now_ms: float) -> None:
         """Act on the leader's answer that nobody leads this epoch any more."""
         rank = self._rank_behind(role.leader_id) if self._state.may_stand else 0
         self._end_epoch(role, rank, now_ms)

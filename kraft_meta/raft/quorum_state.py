@@ -104,7 +104,7 @@ class ReplicaProgress:
 
 @dataclass(slots=True)
 class Leader:
-    """Leads the epoch; `progress` holds the other voters, `observers` whoever else fetches."""
+    """Leads the epoch; `progress` holds the other voters, `observers` all others that fetch."""
 
     epoch_start_offset: int
     check_quorum_deadline_ms: float

@@ -392,4 +392,4 @@ class RaftCore:
         if outcome is FetchOutcome.FOLLOWED:
             self._pace.on_leader_met()
         elif outcome is FetchOutcome.LEADER_GONE and isinstance(role, Follower):
-            self._leader_loss.on_leads_no_more(role, now_ms)
+            self._leader_loss.on_no_longer_leads(role, now_ms)

@@ -214,7 +214,7 @@ class RaftLog:
         self.high_watermark = snapshot_id.end_offset
 
     def on_snapshot_written(self, snapshot_id: SnapshotId) -> None:
-        """Learn that the log below a snapshot is needed no longer."""
+        """Learn that the log below a snapshot is no longer needed."""
         self.epochs.clean_before(snapshot_id)
 
 

@@ -142,7 +142,7 @@ class RoleTransitions:
         self._announcements.announce_end(resigned, now_ms)
 
     def retire(self, now_ms: float) -> None:
-        """Neither lead nor stand for election any more, until the next start."""
+        """Neither lead nor stand for election until the next start."""
         self._is_retiring = True
         role = self._quorum.role
         if isinstance(role, Leader):
@@ -166,7 +166,7 @@ class RoleTransitions:
         return epoch == self._state.epoch
 
     def end_epoch(self) -> None:
-        """Learn that the leader of this epoch has resigned: who still names it is late."""
+        """The leader of this epoch has resigned: messages that still name it are late."""
         self._ended_epoch = self._state.epoch
 
     def _leave_role(self) -> list[Fetch]:

@@ -1,4 +1,4 @@
-"""With what a client logs in: a mechanism, and what its JAAS text says.
+"""What a client logs in with: a mechanism, and what its JAAS text says.
 
 Owns: `Credentials`, which makes an exchange for each login. Rules (Kafka's)
 - PLAIN and SCRAM take the options `username` and `password` of their login modules, SCRAM besides

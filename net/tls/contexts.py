@@ -3,7 +3,7 @@
 Owns: `TlsMaterial` (what the files held when they were read), and what becomes of it. Rules
 1. TLS 1.2 and 1.3 only; no compression, no renegotiation. No session is resumed: a client whose
    certificate is no longer trusted has no older session to come back with.
-2. Whom a server believes is its trust store; without one, whom the system believes, as in Java.
+2. A server trusts whom its trust store names; without one, whom the system trusts, as in Java.
 3. Private keys go to OpenSSL through memory, since it reads them from files alone.
 
 Called by: `identity` (which renews contexts), and tests.
@@ -38,7 +38,7 @@ class TlsMaterial:
     """Settings with the keys and certificates that they name.
 
     Attributes:
-        trusted: None: whom the system believes.
+        trusted: None: whom the system trusts.
     """
 
     settings: TlsSettings

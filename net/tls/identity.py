@@ -1,10 +1,10 @@
-"""What one side shows and believes, as it is now: renewed while connections come and go.
+"""What one side presents and trusts, as it is now: renewed while connections come and go.
 
 Owns: `TlsContexts` (one state of it) and `TlsIdentity`, which goes from one to the next. Rules
 1. A state is made whole, by `prepare`, before it replaces the one before; one that cannot be made
    changes nothing.
 2. Connections that there are keep the state that they were made with.
-3. A node that dials its own kind must believe its own certificate (as Kafka checks of the listener
+3. A node that dials its own kind must trust its own certificate (as Kafka checks of the listener
    between brokers): found out at the start, and not by the first broker that is refused.
 
 `prepare` reads files and computes: after the start it belongs into a worker thread.
@@ -46,12 +46,12 @@ class TlsContexts:
 
     @classmethod
     def prepare(
-        cls, settings: TlsSettings, *, is_server: bool, believes_itself: bool = False
+        cls, settings: TlsSettings, *, is_server: bool, trusts_itself: bool = False
     ) -> TlsContexts:
         """Read the files and make the contexts, in the calling thread.
 
         Args:
-            believes_itself: others of its kind show certificates like its own.
+            trusts_itself: others of its kind present certificates like its own.
 
         Raises:
             TlsSettingsError: they cannot be made.
@@ -59,8 +59,8 @@ class TlsContexts:
         stamps = file_stamps(settings)
         material = TlsMaterial.load(settings)
         server = material.server_context() if is_server else None
-        if server is not None and believes_itself:
-            _check_belief(server, material.client_context())
+        if server is not None and trusts_itself:
+            _check_trust(server, material.client_context())
         return cls(material, material.client_context(), server, stamps)
 
 
@@ -103,7 +103,7 @@ def _stamp(location: str) -> FileStamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _check_belief(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+def _check_trust(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
     """Shake hands with oneself, in memory."""
     client.check_hostname = False
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -121,6 +121,6 @@ def _check_belief(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
                 continue
             except ssl.SSLError as error:
                 raise TlsSettingsError(
-                    "the certificate of ssl.keystore is not one that ssl.truststore believes, as"
+                    "the certificate of ssl.keystore is not trusted by ssl.truststore, as"
                     f" nodes of one cluster have to: {describe(error)}"
                 ) from error

@@ -58,8 +58,8 @@ class TlsSettings:
     """See the module.
 
     Attributes:
-        keystore: what this side shows; None: nothing.
-        truststore: whom it believes; None: whom the system does.
+        keystore: what this side presents; None: nothing.
+        truststore: whom it trusts; None: whom the system does.
         protocols: those of `PROTOCOLS` that may be used.
         cipher_suites: by Java's names or OpenSSL's; empty: the defaults.
         checks_host: whether a server's certificate has to name the host that was dialled.

@@ -203,7 +203,7 @@ FAULTS: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
             **trust_store(folder, Authority()),
             "security.inter.broker.protocol": "SSL",
         },
-        "is not one that ssl.truststore believes",
+        "is not trusted by ssl.truststore",
     ),
     "rules": (
         lambda folder: {**key_store(folder, CA.server()), "ssl.principal.mapping.rules": "x"},

@@ -1,6 +1,6 @@
 """How a node's listeners are secured, and how it dials others: built from its settings.
 
-Owns: `NodeSecurity`: for each listener with TLS what it shows and believes, kept up to date while
+Owns: `NodeSecurity`: for each listener with TLS what it presents and trusts, kept up to date while
 the node runs; for each with SASL its logins (`logins`). Rules
 1. A listener's own settings (`listener.name.<name>.ssl...`) come before those of all. Other nodes
    are dialled with the settings of the listener at which they are dialled, as in Kafka.
@@ -186,7 +186,7 @@ class NodeSecurity:
         self._wake.set()  # the same name may stand for another file
 
     async def run(self) -> None:
-        """Keep up to date what is shown and believed, until cancelled."""
+        """Keep up to date what is presented and trusted, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._logins.provider_keys.run)
             await self._renew_certificates()

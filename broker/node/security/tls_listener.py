@@ -1,4 +1,4 @@
-"""A listener with TLS, this node's or one at which it dials others: what it shows and believes.
+"""A listener with TLS, this node's or one at which it dials others: what it presents and trusts.
 
 Owns: `TlsListener`. What it makes of its settings is replaced as a whole (`renew`); the connections
 that there are keep what they began with.
@@ -43,7 +43,7 @@ class TlsListener:
     ) -> None:
         self.name = name
         self._is_own = is_own
-        self._believes_itself = is_own and name == config.inter_broker_listener_name
+        self._trusts_itself = is_own and name == config.inter_broker_listener_name
         self.identity = TlsIdentity(self._contexts(settings))
         try:
             self._rules = PrincipalRules(settings_of(config, name).get(PRINCIPAL_RULES, ""))
@@ -111,7 +111,7 @@ class TlsListener:
 
     def _contexts(self, settings: TlsSettings) -> TlsContexts:
         return TlsContexts.prepare(
-            settings, is_server=self._is_own, believes_itself=self._believes_itself
+            settings, is_server=self._is_own, trusts_itself=self._trusts_itself
         )
 
 

@@ -21,7 +21,7 @@ def settings_in(folder: Path, authority: Authority = CA) -> TlsSettings:
 
 
 def test_both_contexts_of_a_server(tmp_path: Path) -> None:
-    contexts = TlsContexts.prepare(settings_in(tmp_path), is_server=True, believes_itself=True)
+    contexts = TlsContexts.prepare(settings_in(tmp_path), is_server=True, trusts_itself=True)
     identity = TlsIdentity(contexts)
     assert identity.server_context() is contexts.server
     assert identity.client_context() is contexts.client
@@ -42,8 +42,8 @@ def test_a_file_that_was_replaced_or_written_is_another(tmp_path: Path) -> None:
     assert file_stamps(settings)[0] == (0, 0, 0)
 
 
-def test_a_node_must_believe_its_own_kind(tmp_path: Path) -> None:
+def test_a_node_must_trust_its_own_kind(tmp_path: Path) -> None:
     settings = settings_in(tmp_path, Authority("Other"))
     TlsContexts.prepare(settings, is_server=True)
-    with pytest.raises(TlsSettingsError, match=r"is not one that ssl\.truststore believes"):
-        TlsContexts.prepare(settings, is_server=True, believes_itself=True)
+    with pytest.raises(TlsSettingsError, match=r"is not trusted by ssl\.truststore"):
+        TlsContexts.prepare(settings, is_server=True, trusts_itself=True)
