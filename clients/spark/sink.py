@@ -238,13 +238,13 @@ def _write_batch(options: SinkOptions, batch: BatchIdentity, tasks: list[TaskRow
         return topics
 
     async def write() -> None:
-        await _check_reachable(options)
+        await check_reachable(options)
         await write_once(options.bootstrap_servers, options.settings, batch, fill)
 
     trio.run(write)
 
 
-async def _check_reachable(options: SinkOptions) -> None:
+async def check_reachable(options: SinkOptions) -> None:
     """Raise TimedOutError within seconds if no broker answers, though a producer would wait."""
     config = Producer(options.bootstrap_servers, **options.settings).config
     async with open_cluster(config=config) as cluster:
@@ -252,7 +252,7 @@ async def _check_reachable(options: SinkOptions) -> None:
 
 
 async def _send_all(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> None:
-    await _check_reachable(options)
+    await check_reachable(options)
     undecided: dict[Batch, None] = {}  # an object for each row would cost as much as the sending
     async with Producer(options.bootstrap_servers, **options.settings) as producer:
         while True:

@@ -9,16 +9,21 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from kraftrio.clients.errors import (
     OffsetOutOfRangeError,
     TimedOutError,
     UnknownTopicOrPartitionError,
 )
+from kraftrio.clients.spark.options import read_options
+from kraftrio.clients.spark.planning import Planner
 from tests.conformance.broker_process import Broker
 from tests.conformance.cluster_process import Cluster
 from tests.spark import support
@@ -143,6 +148,23 @@ def test_broker_down() -> None:
     reader = stream_reader("127.0.0.1:1", "t", **{"kafka.default.api.timeout.ms": "500"})
     with pytest.raises(TimedOutError, match=r"no broker of 127.0.0.1:1 answered within 0.5 s"):
         reader.initialOffset()
+
+
+async def test_broker_down_is_told_within_ten_seconds(autojump_clock: MockClock) -> None:
+    """Of reading and of writing, without any option; Spark needs some of the ten for itself."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from kraftrio.clients.spark.sink import check_reachable, sink_options
+
+    needed = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    schema = StructType([StructField("value", BinaryType())])
+    sink = sink_options(needed | {"topic": "t"}, schema, streaming=False)
+    source = read_options(needed | {"subscribe": "t"}, streaming=True)
+    for ask in (Planner(source).starting, Planner(source).latest, partial(check_reachable, sink)):
+        began_at = trio.current_time()
+        with pytest.raises(TimedOutError, match=r"no broker of 127.0.0.1:1 answered within 6 s"):
+            await ask()
+        assert trio.current_time() - began_at < 7
 
 
 def test_topic_that_is_not_there(broker: Broker) -> None:
