@@ -45,6 +45,7 @@ class _Running:
         self.nodes = nodes
         self.nursery = nursery
         self._contents: Contents | None = None
+        self._former: Contents | None = None  # before the last snapshot was restored
         self._opening = trio.Lock()
 
     async def contents(self) -> Contents:
@@ -59,9 +60,9 @@ class _Running:
     async def restore(self, nodes: LocalNodes, snapshot: Snapshot) -> None:
         """Let the nodes be as they were then; who looks at them is replaced."""
         async with self._opening:
-            if self._contents is not None:
-                self._contents.close()
-                self._contents = None
+            if self._former is not None:
+                self._former.close()  # not the last one: calls of it may be under way
+            self._former, self._contents = self._contents, None
             await nodes.restore(snapshot, self.nursery)
 
     async def look(self, look: LookAt) -> Seen:

@@ -101,6 +101,7 @@ class KafkaWorld(Subjects):
             self._world.start_wall_ms = self._start.wall_ms
         self._cluster: Cluster | None = None
         self._contents: Contents | None = None
+        self._former: Contents | None = None  # before the last snapshot was restored
         self._on_demand: WorldFaults | None = None
         self._exchanges: Exchanges | None = None
         self._machine_numbers = itertools.count(1)
@@ -149,7 +150,7 @@ class KafkaWorld(Subjects):
 
     def _look_after(self, cluster: Cluster) -> WorldFaults:
         """Be the world of a cluster."""
-        self._cluster, self._contents = cluster, None
+        self._cluster, self._contents, self._former = cluster, None, None
         node_names = {node.name for node in cluster.nodes.values()}
         self._exchanges = Exchanges(cluster.internet, node_names, BROKER_PORT)
         self._on_demand = WorldFaults(cluster, cluster.nursery, self._inside)
@@ -157,7 +158,9 @@ class KafkaWorld(Subjects):
 
     def _leave(self) -> None:
         """Be no world of a cluster any more, which ends."""
-        self._end()
+        self._kill_all()
+        self._close(self._former)
+        self._close(self._contents)
         self._faults().requests.end()
         if self._exchanges is not None:
             self._exchanges.end()
@@ -172,21 +175,24 @@ class KafkaWorld(Subjects):
             for node_id, image in snapshot.disks.items():
                 cluster.nodes[node_id].load(image)
         cluster.start()
-        await cluster.wait_until(cluster.all_ready, "all brokers are up")
-        self._contents = Contents(
+        contents = Contents(
             self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
         )
         life = current.set(None)  # who looks on is not a part of the program
         try:
-            await cluster.nursery.start(self._contents.run)
+            await cluster.nursery.start(contents.run)
         finally:
             current.reset(life)
+        self._close(self._former)  # not the last one: calls of it may be under way
+        self._former, self._contents = self._contents, contents
+        await cluster.wait_until(cluster.all_ready, "all brokers are up")
 
-    def _end(self) -> None:
-        """Kill every node."""
-        if self._contents is not None:
-            self._contents.close()
-            self._contents = None
+    @staticmethod
+    def _close(contents: Contents | None) -> None:
+        if contents is not None:
+            contents.close()
+
+    def _kill_all(self) -> None:
         for node in self._running().nodes.values():
             node.crash()
 
@@ -291,6 +297,10 @@ class KafkaWorld(Subjects):
         disks = {node_id: node.disk.image() for node_id, node in cluster.nodes.items()}
         return Snapshot(disks, wall_ms)
 
+    def _seconds_of(self, snapshot: Snapshot) -> float:
+        """When it was taken, as the story tells times; negative: before this run."""
+        return (snapshot.wall_ms - self._world.start_wall_ms) / 1000
+
     async def restore(self, snapshot: Snapshot) -> None:
         """Let the cluster be as it was then; wait until clients can connect.
 
@@ -304,7 +314,8 @@ class KafkaWorld(Subjects):
             SnapshotError: it is of a cluster with another number of nodes.
         """
         snapshot.check_fits(len(self._running().nodes))
-        self._end()
+        self._world.note("world", "back", f"to {self._seconds_of(snapshot):.3f} s")
+        self._kill_all()
         await self._begin(snapshot)
 
     @asynccontextmanager
@@ -332,6 +343,7 @@ class KafkaWorld(Subjects):
                 self._world, cluster.nursery, self._shape, internet=cluster.internet, prefix=prefix
             )
         )
+        self._world.note("world", "fork", f"{prefix}n1 as at {self._seconds_of(snapshot):.3f} s")
         try:
             await other._begin(snapshot)
             yield other

@@ -26,6 +26,12 @@ class FileImage:
     content: bytes | Path
     modified_ms: int
 
+    def size_bytes(self) -> int:
+        """How many they are."""
+        if isinstance(self.content, bytes):
+            return len(self.content)
+        return self.content.stat().st_size
+
     def read(self) -> bytes:
         """Its bytes."""
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()

@@ -52,6 +52,7 @@ LEGEND = """\
 columns: simulated seconds, who (n1: a node, p0 r0 g0m1 admin: clients, net, world), what, details
   option  drawn from the seed              fault, heal   what the nemesis does
   start ready term stop crash end pause resume clock     the life of a node
+  back fork                                a cluster is restored, or made, of a snapshot
   open refuse data close reset cut         connections: c12 is the twelfth, n1>p0 the direction
   hang mend                                links
   info warni error                         a line of the node's own log

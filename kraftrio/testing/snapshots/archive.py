@@ -61,30 +61,26 @@ def write(path: Path, manifest: Manifest, disks: Mapping[int, DiskImage]) -> Non
     """
     partial = path.with_name(path.name + ".partial")
     compressor = zstandard.ZstdCompressor(write_checksum=True)
+    sizes = [file.size_bytes() for disk in disks.values() for file in disk.files.values()]
+    described = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "file_count": len(sizes),
+        "size_bytes": sum(sizes),
+        **asdict(manifest),
+    }
     try:
         with (
             open(partial, "wb") as raw,
             compressor.stream_writer(raw, closefd=False) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
-            contents = {
-                id_: {p: f.read() for p, f in disk.files.items()} for id_, disk in disks.items()
-            }
-            sizes = [len(data) for files in contents.values() for data in files.values()]
-            described = {
-                "format": _FORMAT,
-                "version": VERSION,
-                "file_count": len(sizes),
-                "size_bytes": sum(sizes),
-                **asdict(manifest),
-            }
             _add_file(tar, _MANIFEST, json.dumps(described, indent=1).encode(), manifest.wall_ms)
             for node_id, disk in disks.items():
                 for folder in disk.folders:
                     tar.addfile(_member(f"node-{node_id}{folder}", tarfile.DIRTYPE))
-                for name, data in contents[node_id].items():
-                    modified_ms = disk.files[name].modified_ms
-                    _add_file(tar, f"node-{node_id}{name}", data, modified_ms)
+                for name, file in disk.files.items():
+                    _add_file(tar, f"node-{node_id}{name}", file.read(), file.modified_ms)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -163,7 +159,7 @@ def _read_members(tar: tarfile.TarFile) -> tuple[Manifest, dict[int, DiskImage]]
     for member in members:
         node_id, name = _place(member.name, manifest.node_ids)
         disks[node_id].add(tar, member, name)
-    sizes = [len(file.read()) for disk in disks.values() for file in disk.files.values()]
+    sizes = [file.size_bytes() for disk in disks.values() for file in disk.files.values()]
     if (len(sizes), sum(sizes)) != wanted:
         raise SnapshotError(
             f"is damaged: it has {len(sizes)} files of {sum(sizes)} bytes, and should have"
@@ -199,7 +195,7 @@ def _modified_ms(member: tarfile.TarInfo) -> int:
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    if not member.isreg():
+    if not member.isreg() or member.issparse():
         raise SnapshotError(f"is refused: {member.name!r} is neither a file nor a folder")
     file = tar.extractfile(member)
     assert file is not None
@@ -231,13 +227,13 @@ def _parse_manifest(data: bytes) -> tuple[Manifest, tuple[int, int]]:
             raise SnapshotError(
                 f"is a snapshot of version {version}; this kraftrio knows version {VERSION}"
             )
-        manifest = Manifest(
-            [int(node_id) for node_id in described["node_ids"]],
-            int(described["wall_ms"]),
-        )
+        node_ids = [int(node_id) for node_id in described["node_ids"]]
+        manifest = Manifest(node_ids, int(described["wall_ms"]))
+        if not 0 <= manifest.wall_ms < _LAST_S * 1000:
+            raise ValueError(manifest.wall_ms)
         wanted = int(described["file_count"]), int(described["size_bytes"])
     except SnapshotError:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise SnapshotError(f"is damaged: cannot understand its {_MANIFEST}") from error
     return manifest, wanted

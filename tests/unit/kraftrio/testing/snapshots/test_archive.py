@@ -119,6 +119,8 @@ def test_a_name_that_is_there_twice(path: Path) -> None:
         ({"format": "another"}, "cannot understand its snapshot.json"),
         ({"node_ids": 3}, "cannot understand its snapshot.json"),
         ({"wall_ms": "today"}, "cannot understand its snapshot.json"),
+        ({"wall_ms": float("inf")}, "cannot understand its snapshot.json"),
+        ({"wall_ms": 10**20}, "cannot understand its snapshot.json"),
         ({"file_count": 7}, "is damaged: it has 0 files of 0 bytes, and should have 7 of 0"),
     ],
 )
@@ -137,8 +139,29 @@ def test_a_time_that_cannot_be(path: Path, written: str) -> None:
         archive.read(path)
 
 
+def test_a_file_of_holes(path: Path) -> None:
+    """It would be read as the zeros that are not in it."""
+    member, data = _member("node-1/file", data=b"1\n0\n1\n".ljust(512, b"\0") + b"x")
+    member.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "node-1/file",
+        "GNU.sparse.realsize": str(1 << 50),
+    }
+    _write(path, [(member, data)], file_count=1)
+    with pytest.raises(SnapshotError, match="'node-1/file' is neither a file nor a folder"):
+        archive.read(path)
+
+
 def test_what_is_no_archive(path: Path) -> None:
     with pytest.raises(SnapshotError, match=f"cannot read {path}: No such file"):
+        archive.read(path)
+    deep = io.BytesIO()
+    with tarfile.open(fileobj=deep, mode="w") as tar:
+        member, manifest = _member("snapshot.json", data=b"[" * 100_000)
+        tar.addfile(member, io.BytesIO(manifest))
+    path.write_bytes(zstandard.compress(deep.getvalue()))
+    with pytest.raises(SnapshotError, match="is damaged: cannot understand its"):
         archive.read(path)
     for data in (b"", b"text", zstandard.compress(b""), zstandard.compress(b"text" * 1000)):
         path.write_bytes(data)

@@ -213,3 +213,21 @@ async def test_faults_of_a_fork(kafka_world: KafkaWorld) -> None:
             assert "its answer is lost" in kafka_world.story()
         assert "offset 0" in str(other.explain("orders", 0, 0))
         assert [record.value for record in await other.records("orders")] == [b"there"]
+
+
+async def test_who_waits_meanwhile(kafka_world: KafkaWorld) -> None:
+    """Goes on to wait, also where a question was under way."""
+
+    async def wait() -> None:
+        await kafka_world.partition("orders").high_watermark(3, timeout_s=90)
+
+    await kafka_world.produce("orders", "one")
+    snapshot = await kafka_world.snapshot()
+    await kafka_world.produce("orders", "two")
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(wait)
+            await trio.sleep(0.003)
+        await kafka_world.restore(snapshot)
+        await kafka_world.produce("orders", "a", "b")
+    assert " back   to 0." in kafka_world.story()
