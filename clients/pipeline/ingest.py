@@ -27,7 +27,7 @@ from kraftrio.clients.pipeline.brokers import BrokerAccess
 from kraftrio.clients.pipeline.dataset import Row, Rows
 from kraftrio.clients.pipeline.display import Bars
 from kraftrio.clients.pipeline.failures import PipelineError
-from kraftrio.clients.pipeline.resume import DOUBT, Present, find_present
+from kraftrio.clients.pipeline.resume import DOUBT, PresentRows, find_present
 from kraftrio.clients.pipeline.schemas import (
     AIRLINES,
     FLIGHTS,
@@ -122,7 +122,9 @@ async def ingest(options: IngestOptions, bars: Bars) -> None:
     bars.say("all rows are in their topics")
 
 
-async def _prepare(options: IngestOptions, admin: Admin, broker_count: int) -> dict[str, Present]:
+async def _prepare(
+    options: IngestOptions, admin: Admin, broker_count: int
+) -> dict[str, PresentRows]:
     """Make the topics and find out what they have."""
     wanted = {table.name: table.configs for table in TABLES}
     made = await topics.make(
@@ -133,7 +135,7 @@ async def _prepare(options: IngestOptions, admin: Admin, broker_count: int) -> d
         replication_factor=options.replication_factor,
     )
     starts = await topics.starts(admin, made)
-    present: dict[str, Present] = {}
+    present: dict[str, PresentRows] = {}
     for _ in range(_LOOKS):
         ends = await topics.ends(admin, made)
         for name in wanted:
@@ -148,7 +150,7 @@ async def _prepare(options: IngestOptions, admin: Admin, broker_count: int) -> d
 
 
 def _stream(
-    rows: Mapping[str, Rows], present: Mapping[str, Present]
+    rows: Mapping[str, Rows], present: Mapping[str, PresentRows]
 ) -> Iterator[tuple[Table, Row]]:
     """Yield flights and weather in the order of their times, from where something is missing."""
     tables = (WEATHER, FLIGHTS)
@@ -159,7 +161,7 @@ def _stream(
 class _Sender:
     """Sends rows that are missing, never more than DOUBT of them undecided."""
 
-    def __init__(self, producer: Producer, bars: Bars, present: Mapping[str, Present]) -> None:
+    def __init__(self, producer: Producer, bars: Bars, present: Mapping[str, PresentRows]) -> None:
         self._producer = producer
         self._bars = bars
         self._present = present

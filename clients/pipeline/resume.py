@@ -31,7 +31,7 @@ _FIRST_TAIL: Final = 2 * DOUBT
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class PresentRows:
     """The rows that are in a topic: those before `complete_to`, and `others` above."""
 
     complete_to: int = 0
@@ -46,12 +46,12 @@ class Present:
         return self.complete_to + len(self.others)
 
 
-def present_rows(found: set[int]) -> Present:
+def present_rows(found: set[int]) -> PresentRows:
     """Return what the numbers found at the ends of all partitions say."""
     if not found:
-        return Present()
+        return PresentRows()
     complete_to = max(0, max(found) - DOUBT)
-    return Present(complete_to, frozenset(number for number in found if number >= complete_to))
+    return PresentRows(complete_to, frozenset(number for number in found if number >= complete_to))
 
 
 def is_long_enough(lowest: int | None, highest: int) -> bool:
@@ -63,7 +63,7 @@ async def find_present(
     brokers: BrokerAccess,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-) -> Present:
+) -> PresentRows:
     """Read the ends of a topic's partitions and return which rows are there.
 
     Raises:

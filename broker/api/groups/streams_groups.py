@@ -30,7 +30,7 @@ from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.streams import descriptions
-from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
+from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatResult, HeartbeatSender
 from kraftrio.broker.coordinator.groups.streams.request_checks import check_request, topics_of
 from kraftrio.broker.coordinator.groups.streams.topology.topic_problem import HeartbeatStatus
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -92,7 +92,7 @@ class StreamsGroupHandlers:
         """Serve StreamsGroupHeartbeat."""
         if not self._is_enabled:
             return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        sender = Sender(context.client_id or "", f"/{context.client_host}")
+        sender = HeartbeatSender(context.client_id or "", f"/{context.client_host}")
         unchanged = answer_unchanged(
             self._coordinator,
             request,
@@ -105,7 +105,10 @@ class StreamsGroupHandlers:
         return self._heartbeat(request, sender, context)
 
     def _long_heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, context: RequestContext
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        sender: HeartbeatSender,
+        context: RequestContext,
     ) -> Work[Any]:
         """Read in slices what a request names, if it is not too much."""
         try:
@@ -115,7 +118,10 @@ class StreamsGroupHandlers:
         return self._heartbeat(request, sender, context)
 
     def _heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, context: RequestContext
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        sender: HeartbeatSender,
+        context: RequestContext,
     ) -> StreamsGroupHeartbeatResponse | Deferred[StreamsGroupHeartbeatResponse]:
         try:
             check_request(request)
@@ -123,16 +129,16 @@ class StreamsGroupHandlers:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         except KafkaError as error:
             return _refuse(error)
-        done: Deferred[HeartbeatAnswer] = self._coordinator.write(
+        done: Deferred[HeartbeatResult] = self._coordinator.write(
             request.group_id,
             lambda shard, now: shard.streams.heartbeat(request, sender, now),
-            lambda code: HeartbeatAnswer(StreamsGroupHeartbeatResponse(error_code=code)),
+            lambda code: HeartbeatResult(StreamsGroupHeartbeatResponse(error_code=code)),
         )
         finish = partial(self._finish, context)
         return finish(done.value) if done.done else done.map(finish)
 
     def _finish(
-        self, context: RequestContext, answer: HeartbeatAnswer
+        self, context: RequestContext, answer: HeartbeatResult
     ) -> StreamsGroupHeartbeatResponse:
         """Have the missing topics created, and report what prevents that."""
         response, missing = answer

@@ -20,7 +20,7 @@ from kraftrio.wire.messages.groups import (
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
-class _Described(NamedTuple):
+class _MemberView(NamedTuple):
     """A member as it was when the group was asked."""
 
     member: ConsumerMember
@@ -31,7 +31,7 @@ def describe_consumer_group(
     group: ConsumerGroup, default_assignor: str, metadata: MetadataCache
 ) -> ConsumerGroupDescribeDescribedGroup:
     """Describe a group as it is now; authorized operations are left out."""
-    members = [_Described(one, group.target.of(one.member_id)) for one in group.members.values()]
+    members = [_MemberView(one, group.target.of(one.member_id)) for one in group.members.values()]
     return ConsumerGroupDescribeDescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -51,7 +51,7 @@ def described_topics(group: ConsumerGroup, metadata: MetadataCache) -> set[str]:
     return {name for topic_id in topic_ids if (name := metadata.topic_name(topic_id)) is not None}
 
 
-def _member(described: _Described, metadata: MetadataCache) -> ConsumerGroupDescribeMember:
+def _member(described: _MemberView, metadata: MetadataCache) -> ConsumerGroupDescribeMember:
     member = described.member
     held: dict[bytes, list[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):

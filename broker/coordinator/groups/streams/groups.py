@@ -20,9 +20,9 @@ from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.heartbeats import (
-    HeartbeatAnswer,
+    HeartbeatResult,
     Heartbeats,
-    Sender,
+    HeartbeatSender,
 )
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember, StreamsMemberState
 from kraftrio.broker.coordinator.groups.streams.member_deadlines import (
@@ -147,13 +147,15 @@ class StreamsGroups:
     # --- requests ---
 
     def heartbeat_unchanged(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
+        self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
     ) -> StreamsGroupHeartbeatResponse | None:
         """Answer a heartbeat that changes nothing at once; None if it may change something."""
         return self._heartbeats.unchanged(request, sender, now)
 
-    def heartbeat(self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now) -> Outcome:
-        """Serve StreamsGroupHeartbeat; the response is a `HeartbeatAnswer`."""
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
+    ) -> Outcome:
+        """Serve StreamsGroupHeartbeat; the response is a `HeartbeatResult`."""
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(request)
@@ -162,7 +164,7 @@ class StreamsGroups:
             refused = StreamsGroupHeartbeatResponse(
                 error_code=error.code, error_message=error.message or error.code.text
             )
-            return Outcome(response=HeartbeatAnswer(refused))
+            return Outcome(response=HeartbeatResult(refused))
         return Outcome(records=records, replay=True, response=answer, stable=True)
 
     def _leave(self, request: StreamsGroupHeartbeatRequest) -> Outcome:
@@ -174,7 +176,7 @@ class StreamsGroups:
             member_id=request.member_id, member_epoch=request.member_epoch
         )
         return Outcome(
-            records=_removal(group, member), replay=True, response=HeartbeatAnswer(response)
+            records=_removal(group, member), replay=True, response=HeartbeatResult(response)
         )
 
     def find(self, group_id: str) -> StreamsGroup:

@@ -27,9 +27,9 @@ from kraftrio.broker.coordinator.groups.streams.assignors.sticky import StickyTa
 from kraftrio.broker.coordinator.groups.streams.endpoints import partitions_by_endpoint
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import (
-    Endpoint,
     StreamsMember,
     StreamsMemberState,
+    UserEndpoint,
 )
 from kraftrio.broker.coordinator.groups.streams.member_checks import (
     check_member_epoch,
@@ -72,14 +72,14 @@ from kraftrio.wire.messages.streams_groups import (
 )
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """What a heartbeat comes to: the response, and internal topics that the broker is to make."""
 
     response: StreamsGroupHeartbeatResponse
     missing_topics: tuple[InternalTopic, ...] = ()
 
 
-class Sender(NamedTuple):
+class HeartbeatSender(NamedTuple):
     """Who sends a heartbeat, as the connection knows it."""
 
     client_id: str
@@ -125,7 +125,7 @@ class Heartbeats:
     # --- what changes nothing ---
 
     def unchanged(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
+        self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
     ) -> StreamsGroupHeartbeatResponse | None:
         """Answer a heartbeat that changes nothing; None if it may change something.
 
@@ -163,8 +163,8 @@ class Heartbeats:
     # --- the whole course ---
 
     def serve(
-        self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now
-    ) -> tuple[HeartbeatAnswer, list[CoordinatorRecord]]:
+        self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
+    ) -> tuple[HeartbeatResult, list[CoordinatorRecord]]:
         """Return the answer to a heartbeat, and the records that it depends on.
 
         Raises:
@@ -183,7 +183,7 @@ class Heartbeats:
         if request.shutdown_application and heartbeat.group.shutdown_member_id is None:
             heartbeat.group.shutdown_member_id = request.member_id
         response = self._response(heartbeat, configured)
-        return HeartbeatAnswer(response, configured.missing_topics), heartbeat.records
+        return HeartbeatResult(response, configured.missing_topics), heartbeat.records
 
     def first_target(self, group: StreamsGroup, now: Now) -> list[CoordinatorRecord]:
         """Compute the first target of a group that has waited for members."""
@@ -202,7 +202,9 @@ class Heartbeats:
 
     # --- the steps ---
 
-    def _begin(self, request: StreamsGroupHeartbeatRequest, sender: Sender, now: Now) -> _Heartbeat:
+    def _begin(
+        self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
+    ) -> _Heartbeat:
         """Steps 1 and 2."""
         records: list[CoordinatorRecord] = []
         is_joining = request.member_epoch == JOIN_EPOCH
@@ -416,7 +418,7 @@ def _says_nothing_new(request: StreamsGroupHeartbeatRequest) -> bool:
 
 
 def _updated_member(
-    member: StreamsMember, request: StreamsGroupHeartbeatRequest, sender: Sender
+    member: StreamsMember, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender
 ) -> StreamsMember:
     """Return a member with what it says of itself, where it says it."""
     said: dict[str, Any] = {"client_id": sender.client_id, "client_host": sender.client_host}
@@ -432,7 +434,7 @@ def _updated_member(
         tags = {tag.key: tag.value for tag in request.client_tags}
         said["client_tags"] = tuple(sorted(tags.items()))
     if request.user_endpoint is not None:
-        said["user_endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+        said["user_endpoint"] = UserEndpoint(request.user_endpoint.host, request.user_endpoint.port)
     metadata = member.metadata
     if all(getattr(metadata, name) == value for name, value in said.items()):
         return member

@@ -1,7 +1,7 @@
 """One member of a streams group, as its records have it; it never changes: changes replace it.
 
-What a member says of itself (`MemberMetadata`) lies in one record, what the group has given it in
-another.
+What a member says of itself (`StreamsMemberMetadata`) lies in one record, what the group has given
+it in another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StreamsMemberState(IntEnum):
 _VALUES = frozenset(StreamsMemberState)
 
 
-class Endpoint(NamedTuple):
+class UserEndpoint(NamedTuple):
     """Where a process answers queries of its state."""
 
     host: str
@@ -45,7 +45,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class StreamsMemberMetadata:
     """What a member says of itself.
 
     Attributes:
@@ -60,7 +60,7 @@ class MemberMetadata:
     rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     process_id: str = ""
-    user_endpoint: Endpoint | None = None
+    user_endpoint: UserEndpoint | None = None
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
@@ -78,7 +78,7 @@ class StreamsMember:
     is_classic: ClassVar = False  # there are none of that protocol
 
     member_id: str
-    metadata: MemberMetadata = MemberMetadata()
+    metadata: StreamsMemberMetadata = StreamsMemberMetadata()
     member_epoch: int = 0
     previous_member_epoch: int = 0
     state: StreamsMemberState = StreamsMemberState.STABLE

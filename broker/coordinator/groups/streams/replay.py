@@ -27,10 +27,10 @@ from kraftrio.broker.coordinator.groups.modern.replay import (
 )
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.member import (
-    Endpoint,
-    MemberMetadata,
     StreamsMember,
+    StreamsMemberMetadata,
     StreamsMemberState,
+    UserEndpoint,
 )
 from kraftrio.broker.coordinator.groups.streams.tasks import (
     AssignedTasks,
@@ -65,7 +65,7 @@ from kraftrio.wire.primitives import Buffer
 
 def _with_metadata(member: StreamsMember, read: StreamsGroupMemberMetadataValue) -> StreamsMember:
     endpoint = read.user_endpoint
-    metadata = MemberMetadata(
+    metadata = StreamsMemberMetadata(
         instance_id=read.instance_id,
         rack_id=read.rack_id,
         client_id=read.client_id,
@@ -73,7 +73,7 @@ def _with_metadata(member: StreamsMember, read: StreamsGroupMemberMetadataValue)
         rebalance_timeout_ms=read.rebalance_timeout_ms,
         topology_epoch=read.topology_epoch,
         process_id=read.process_id,
-        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        user_endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
         client_tags=tuple((tag.key, tag.value) for tag in read.client_tags),
     )
     return replace(member, metadata=metadata)

@@ -17,7 +17,7 @@ from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatT
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
-from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatAnswer, Sender
+from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatResult, HeartbeatSender
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import (
@@ -31,7 +31,7 @@ from kraftrio.wire.messages.group_records.keys import decode_key
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
 from tests.unit.broker.coordinator.groups.group_context import START_WALL_MS, Properties, Settings
 
-SENDER = Sender("raw", "/127.0.0.1")
+SENDER = HeartbeatSender("raw", "/127.0.0.1")
 
 
 class StreamsSettings(Settings):
@@ -100,14 +100,14 @@ class StreamsContext:
         while (key := self.deadlines.pop_due(self.now.monotonic_ms)) is not None:
             self.carry_out(self.groups.on_deadline(key, self.now))
 
-    def heartbeat(self, request: StreamsGroupHeartbeatRequest) -> HeartbeatAnswer:
+    def heartbeat(self, request: StreamsGroupHeartbeatRequest) -> HeartbeatResult:
         """Serve a heartbeat."""
         unchanged = self.groups.heartbeat_unchanged(request, SENDER, self.now)
         outcome = self.groups.heartbeat(request, SENDER, self.now)
         if unchanged is not None:
-            assert (outcome.response, outcome.records) == (HeartbeatAnswer(unchanged), [])
+            assert (outcome.response, outcome.records) == (HeartbeatResult(unchanged), [])
         answer = self.carry_out(outcome)
-        assert isinstance(answer, HeartbeatAnswer)
+        assert isinstance(answer, HeartbeatResult)
         return answer
 
     def group(self, group_id: str) -> StreamsGroup:

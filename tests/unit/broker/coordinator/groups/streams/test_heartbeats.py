@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.streams.heartbeats import Sender
+from kraftrio.broker.coordinator.groups.streams.heartbeats import HeartbeatSender
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
@@ -59,7 +59,7 @@ def join(context: StreamsContext, member_id: str, **fields: Any) -> Any:
 
 
 def is_unchanged(
-    context: StreamsContext, epoch: int = 2, sender: Sender = SENDER, **fields: Any
+    context: StreamsContext, epoch: int = 2, sender: HeartbeatSender = SENDER, **fields: Any
 ) -> bool:
     request = StreamsGroupHeartbeatRequest(
         group_id=GROUP, member_id="m", member_epoch=epoch, **fields
@@ -73,8 +73,8 @@ def is_unchanged(
         {"epoch": 1},
         {"epoch": 0},
         {"epoch": -1},
-        {"sender": Sender("another", SENDER.client_host)},
-        {"sender": Sender(SENDER.client_id, "/10.0.0.1")},
+        {"sender": HeartbeatSender("another", SENDER.client_host)},
+        {"sender": HeartbeatSender(SENDER.client_id, "/10.0.0.1")},
         {"topology": TOPOLOGY},
         {"active_tasks": []},
         {"standby_tasks": []},

@@ -14,10 +14,10 @@ from kraftrio.broker.coordinator.groups.streams.group_state import (
     StreamsGroupState,
 )
 from kraftrio.broker.coordinator.groups.streams.member import (
-    Endpoint,
-    MemberMetadata,
     StreamsMember,
+    StreamsMemberMetadata,
     StreamsMemberState,
+    UserEndpoint,
 )
 from kraftrio.broker.coordinator.groups.streams.records import (
     current_assignment_record,
@@ -46,8 +46,8 @@ GROUP = "group"
 NOW = Now(0.0, 0)
 MEMBER = StreamsMember(
     "m",
-    MemberMetadata(
-        "i", "r", "client", "/host", 60_000, 3, "p", Endpoint("h", 65_535), (("k", "v"),)
+    StreamsMemberMetadata(
+        "i", "r", "client", "/host", 60_000, 3, "p", UserEndpoint("h", 65_535), (("k", "v"),)
     ),
     member_epoch=7,
     previous_member_epoch=6,
