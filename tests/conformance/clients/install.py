@@ -221,6 +221,7 @@ def main() -> int:
     code = 0
     steps: dict[str, Callable[[], object]] = {
         "Python clients": lambda: python_packages("python-clients.txt"),
+        "FastStream": lambda: python_packages("faststream.txt"),
         "pyspark": lambda: python_packages("spark.txt"),
         "pyarrow": lambda: python_packages("arrow.txt"),
         "Spark's Kafka jars": spark_jars,
