@@ -309,6 +309,7 @@ MODES = {
     "crowd": ("bench_crowd:measure_crowd", "beside slow and hostile clients"),
     "pipe": ("bench_pipe:measure_pipe", "lines through kraftrio and kcat"),
     "logins": ("bench_logins:measure_logins", "clients that log in by SASL"),
+    "test-brokers": ("bench_test_brokers:measure_test_brokers", "ten tests, each with a broker"),
     "tls": ("bench_tls:measure_tls", "1 KB over TLS, and the same without"),
 }
 
