@@ -322,7 +322,7 @@ class Churn:
         os.kill(member.process.pid, signal.SIGSTOP)
         if not self._plan.is_static:
             self.model.lose(member.name, time.time() * 1000)
-        time.sleep((0.2 if self._plan.is_static else 1.4) * self._plan.session_ms / 1000)
+        time.sleep((0.1 if self._plan.is_static else 1.4) * self._plan.session_ms / 1000)
         os.kill(member.process.pid, signal.SIGCONT)
 
     def _restart(self, member: Member, *, is_killed: bool) -> None:
@@ -336,7 +336,10 @@ class Churn:
         self._join(member.name)
 
     def _join_and_leave(self) -> None:
-        """One more joins, and one leaves: only what must move moves."""
+        """One more joins, and one leaves: only what must move moves.
+
+        A static member does not leave: its partitions would wait for it until its session is over.
+        """
         while len(self._members) < self._plan.members:
             self._join()
         self._wait_settled()
@@ -345,6 +348,8 @@ class Churn:
         self._wait_settled()
         needed = self._plan.partitions // len(self._members)
         self._note_moves("a member joined", self.model.moves - moves, needed)
+        if self._plan.is_static:
+            return
         moves = self.model.moves
         victim = self._rng.choice(self._members)
         needed = Counter(self.model.held().values())[victim.name]
