@@ -34,7 +34,7 @@ from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.simulation.disk_image import DiskImage
 from kraftrio.testing.snapshots.errors import SnapshotError
-from kraftrio.testing.snapshots.folders import image_of, lay
+from kraftrio.testing.snapshots.folders import check_one_directory, image_of, lay
 from kraftrio.testing.snapshots.snapshot import Snapshot
 
 HOST = "127.0.0.1"
@@ -158,12 +158,14 @@ class LocalNode:
             return self._disk.image()
         return image_of(self._folder(), copies)
 
-    def load(self, image: DiskImage) -> None:
-        """Replace all that is on its disk, while it does not run.
+    def check_takes(self, image: DiskImage) -> None:
+        """Raise SnapshotError if its files are not in one folder, or the image is not of one."""
+        if self._disk is None:
+            self._folder()
+            check_one_directory(image)
 
-        Raises:
-            SnapshotError: its files are not in one folder, or the image is not of one.
-        """
+    def load(self, image: DiskImage) -> None:
+        """Replace all that is on its disk, while it does not run; `check_takes` comes first."""
         if self._disk is not None:
             self._disk = SimDisk.of(image, _wall_ms)
         else:
@@ -217,6 +219,7 @@ class LocalNodes:
         try:
             self.by_id = dict(self._prepared(spec))
             if spec.start is not None:
+                self._check_takes(spec.start)
                 for node in self.by_id.values():
                     node.check_empty()
                 self._load(spec.start)
@@ -282,10 +285,15 @@ class LocalNodes:
 
     async def restore(self, snapshot: Snapshot, nursery: trio.Nursery) -> None:
         """Kill all of them, give them the disks of then, and start them."""
-        snapshot.check_fits(len(self.by_id))
+        self._check_takes(snapshot)
         await self.kill()
         await trio.to_thread.run_sync(self._load, snapshot)
         await self.start(nursery)
+
+    def _check_takes(self, snapshot: Snapshot) -> None:
+        snapshot.check_fits(len(self.by_id))
+        for node_id, image in snapshot.disks.items():
+            self.by_id[node_id].check_takes(image)
 
     def _load(self, snapshot: Snapshot) -> None:
         for node_id, image in snapshot.disks.items():

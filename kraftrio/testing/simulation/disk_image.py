@@ -10,7 +10,7 @@ Called by: `disk`, and `kraftrio.testing.snapshots`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -47,4 +47,4 @@ class DiskImage:
     """
 
     folders: tuple[str, ...]
-    files: Mapping[str, FileImage]
+    files: Mapping[str, FileImage] = field(repr=False)

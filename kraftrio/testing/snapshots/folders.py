@@ -20,6 +20,7 @@ from kraftrio.testing.simulation.disk_image import DiskImage, FileImage
 from kraftrio.testing.snapshots.errors import SnapshotError
 
 LOG_DIRECTORY: Final = "/data"
+_INSIDE: Final = f"{LOG_DIRECTORY}/"
 
 
 def image_of(folder: Path, copies: Path) -> DiskImage:
@@ -48,26 +49,25 @@ def _path(inside: Path) -> str:
     return f"{LOG_DIRECTORY}/{inside.as_posix()}"
 
 
-def lay(image: DiskImage, folder: Path) -> None:
-    """Make a folder hold what an image has, and nothing else.
-
-    Raises:
-        SnapshotError: the image is of more than one log directory.
-    """
-    inside = f"{LOG_DIRECTORY}/"
+def check_one_directory(image: DiskImage) -> None:
+    """Raise SnapshotError if an image is of more than the one log directory."""
     for path in (*image.folders, *image.files):
-        if path != LOG_DIRECTORY and not path.startswith(inside):
+        if path != LOG_DIRECTORY and not path.startswith(_INSIDE):
             raise SnapshotError(
                 f"a snapshot with the log directory {path} cannot go into a folder: start it"
                 " without folder="
             )
+
+
+def lay(image: DiskImage, folder: Path) -> None:
+    """Make a folder hold what an image has, which was checked, and nothing else."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     for path in image.folders[1:]:
-        (folder / path.removeprefix(inside)).mkdir()
+        (folder / path.removeprefix(_INSIDE)).mkdir()
     for path, file in image.files.items():
-        target = folder / path.removeprefix(inside)
+        target = folder / path.removeprefix(_INSIDE)
         if isinstance(file.content, Path):
             copy_file(file.content, target)
         else:

@@ -10,6 +10,7 @@ import pytest
 
 from kraftrio import Producer
 from kraftrio.testing import KafkaBroker, KafkaCluster, KafkaWorld, Snapshot, SnapshotError
+from kraftrio.testing.simulation.disk_image import DiskImage
 from tests.unit.kraftrio.testing.snapshots import past
 from tests.unit.kraftrio.testing.snapshots.past import picture
 
@@ -106,6 +107,11 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(SnapshotError, match=r"node 1 has several log directories, .*/a, .*/b"):
             broker.snapshot()
         assert broker.produce("orders", "one")
+        with pytest.raises(SnapshotError, match="node 1 has several log directories"):
+            broker.restore(Snapshot({1: DiskImage(("/data",), {})}, 0))
+        with pytest.raises(SnapshotError, match="a cluster with 0 nodes, and this one has 1 node:"):
+            broker.restore(Snapshot({}, 0))
+        assert len(broker.records("orders")) == 1, "nothing was done by halves"
     with pytest.raises(SnapshotError, match="a cluster with 0 nodes, and this one has 1 node:"):
         KafkaBroker(start=Snapshot({}, 0))
     with pytest.raises(SnapshotError, match=r"cannot read .*none: No such file or directory"):
