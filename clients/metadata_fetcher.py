@@ -163,7 +163,7 @@ class MetadataFetcher:
         self._next = _Round()
 
     def unreachable(self, timeout_s: float) -> TimedOutError:
-        """Return the error of who has waited for an answer that long."""
+        """Return the error of a caller that has waited for an answer that long."""
         because = f": {self.failure}" if self.failure is not None else ""
         servers = self._bootstrap_servers
         return TimedOutError(f"no broker of {servers} answered within {timeout_s:g} s{because}")

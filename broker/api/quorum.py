@@ -7,8 +7,8 @@ Behaviour (Apache Kafka's)
   but the metadata partition is INVALID_REQUEST; FetchSnapshot names it UNKNOWN_TOPIC_OR_PARTITION
   in the partition.
 - An older epoch is FENCED_LEADER_EPOCH, always with the epoch and the leader that are known here;
-  to a fetch a newer one is UNKNOWN_LEADER_EPOCH, and who does not lead NOT_LEADER_OR_FOLLOWER: so
-  observers find the leader.
+  to a fetch a newer one is UNKNOWN_LEADER_EPOCH, and a node that does not lead answers
+  NOT_LEADER_OR_FOLLOWER: so observers find the leader.
 - Impossible numbers (negative ones; a log that is ahead of its candidate's epoch) are
   INVALID_REQUEST in the partition; a vote asked of another voter is INVALID_VOTER_KEY.
 - An answer leaves when what it says is durable. A fetch that would be answered empty waits for

@@ -106,7 +106,7 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "metrics are shown at metrics.listener, and sampled by who reads them there",
+        "metrics are shown at metrics.listener, and sampled by what reads them there",
         (
             "metric.reporters",
             "metrics.num.samples",

@@ -8,8 +8,8 @@ Owns: the requests under way. Which markers go where, and what an answer means, 
    marker brings about comes back to them. What was written there is sent when `send_now` is called,
    at the latest in the next turn of the event loop.
 3. When all markers of a transaction are written its coordinator is notified, once.
-4. Who wants to go on with a transactional id may wait for its end (`when_ended`), but not for long:
-   a partition without a leader may keep it for hours.
+4. A producer that goes on with a transactional id may wait for its end (`when_ended`), but not for
+   long: a partition without a leader may keep it for hours.
 
 Called by: the shards of the transaction coordinator (it is their `MarkerSink`), the handler of
 EndTxn, the metadata publisher.

@@ -6,8 +6,8 @@ Owns: `BrokerRole`. The order of joining
 2. Load and recover the logs, with the settings that the image gives them; publish the image to the
    broker's parts; set aside the logs that it does not place here.
 3. Follow leaders, heartbeat; the controller unfences the broker once it has caught up.
-4. Once the image shows that, accept clients, and announce the broker. What it said of the
-   cluster before would lack itself, and they drop a broker then. Who connects meanwhile waits.
+4. Once the image shows that, accept clients, and announce the broker. What it said of the cluster
+   before would lack itself, and they drop a broker then. Clients that connect meanwhile wait.
 
 The order of leaving: controlled shutdown (the controller moves the leaderships away), listeners and
 fetchers ended, logs flushed and checkpointed with the clean shutdown marker.

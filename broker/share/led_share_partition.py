@@ -1,6 +1,7 @@
 """A share partition while its partition is led here: the shell of the core `SharePartition`.
 
-Owns the core, its one write under way, the timer of its locks, and who waits for it. Rules
+Owns the core, its one write under way, the timer of its locks, and the fetches that wait for it.
+Rules
 1. It belongs to one leader epoch of one replica. When that ends it ends, too, and the next fetch
    makes another one, which loads what was kept. So it does when a write is fenced, or its group is
    gone.

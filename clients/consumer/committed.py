@@ -1,8 +1,8 @@
 """Commits after the body: `async for record in consumer.committed()`.
 
 Owns what is finished: `AfterBody`, and the iterator over it, `CommittedRecords`. Rules:
-1. Who asks for more has finished the body before: what it had is committed then, in the background,
-   one request after the other; a request takes everything that was finished meanwhile.
+1. A program that asks for more has finished the body before: what it had is committed then, in the
+   background, one request after the other; a request takes everything that was finished meanwhile.
 2. A body that does not come back has not finished: after an exception the next loop, of this
    consumer or another one, begins with the same record, or batch. Since a `break` cannot be told
    from an exception, it does so after a `break`, too, unless the program calls `commit`.

@@ -265,7 +265,7 @@ class ConsumerBatch(Generic[K, V]):
 
 
 class ConsumerRecords(Generic[K, V]):
-    """What one `poll` hands over: batches, and their records for who wants them one by one."""
+    """What one `poll` hands over: batches, and their records one by one."""
 
     __slots__ = ("batches",)
 

@@ -166,7 +166,7 @@ class ShareBatch(Generic[K, V]):
 
 
 class ShareRecords(Generic[K, V]):
-    """What one `poll` hands over: batches, and their records for who wants them one by one."""
+    """What one `poll` hands over: batches, and their records one by one."""
 
     __slots__ = ("batches",)
 

@@ -1,4 +1,4 @@
-"""What came of acknowledgements: for who waits for them, and for the program's callback.
+"""What came of acknowledgements: for calls that wait for them, and for the program's callback.
 
 Called by: `fetcher`, which learns it; `share/consumer`.
 """

@@ -152,7 +152,7 @@ class AbortedFilter:
         self._open: set[int] = set()
 
     def hides(self, buf: Buffer, header: BatchHeader) -> bool:
-        """Whether the batch is hidden from who reads what is committed."""
+        """Whether the batch is hidden from readers of what is committed."""
         while self._coming and self._coming[-1].first_offset <= header.last_offset:
             self._open.add(self._coming.pop().producer_id)
         if header.producer_id not in self._open:

@@ -9,7 +9,7 @@ rows were written and before the checkpoint said so. Rules:
    ends what an earlier one left open, and fences that one, should it be alive.
 3. With the rows the transaction commits the number of the batch, as an offset of the group that is
    called like the transactional id: the number of the next batch, for partition 0 of one of the
-   topics. Who has fenced looks there, and leaves out a batch that is committed already.
+   topics. A writer that has fenced looks there, and leaves out a batch that is committed already.
    The broker forgets an offset after offsets.retention.minutes: a driver that died has so long to
    come back.
 

@@ -1,8 +1,8 @@
-"""Who votes now, and who wants to hear of changes: `CurrentVoters`.
+"""Who votes now, and the subscribers to changes of that: `CurrentVoters`.
 
 The voters are static today: there is one set, which every subscriber is given at once.
 
-Called by: quorum/service.py (owns it), whoever keeps connections to the voters (`subscribe`).
+Called by: quorum/service.py (owns it), what keeps connections to the voters (`subscribe`).
 """
 
 from __future__ import annotations

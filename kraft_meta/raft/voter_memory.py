@@ -28,12 +28,13 @@ at any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter t
    then it grants pre-votes, which promise nothing, so that such an epoch can begin.
 5. A new cluster has no proven voter, so that nobody could vouch for anybody. It is founded by an
    election in which every voter says that it has nothing either: a candidate with an empty log
-   needs the votes of all voters, for its pre-vote and for its vote. One that has data ends this:
-   it grants nothing to an empty log; one that is away does, too. Who is asked for its vote by such
-   a candidate knows that all voters had nothing when they answered the pre-vote: nothing committed
-   exists, its memory begins with this vote, and it is proven. A crash in the middle of the founding
-   leaves voters that are proven, voters that never voted, and no committed record that a majority
-   of proven voters does not hold; while all logs are empty the same election takes place again.
+   needs the votes of all voters, for its pre-vote and for its vote. One that has data ends this: it
+   grants nothing to an empty log; one that is away does, too. A voter that is asked for its vote by
+   such a candidate knows that all voters had nothing when they answered the pre-vote: nothing
+   committed exists, its memory begins with this vote, and it is proven. A crash in the middle of
+   the founding leaves voters that are proven, voters that never voted, and no committed record that
+   a majority of proven voters does not hold; while all logs are empty the same election takes place
+   again.
 6. A voter that knows that something was committed, but lacks it, has lost its log: it is not
    proven, whatever its mark says, and does not take part in a founding.
 

@@ -1,7 +1,7 @@
 """Which certificate may replace another while a node runs, as Kafka has it (KIP-978). Pure.
 
 Rules: a node keeps its distinguished name (`ssl.allow.dn.changes`), and loses none of its
-alternative names (`ssl.allow.san.changes`), so that a mistake is found out by who makes it and not
+alternative names (`ssl.allow.san.changes`), so that a mistake is found by those who make it and not
 by all clients; it cannot lose its key store.
 
 Called by: the broker, before it takes a renewed key store.

@@ -42,7 +42,7 @@ sasl_jaas_config | User and password, or token, as Java's clients write them.
 sasl_oauthbearer_token_endpoint_url | Where tokens are fetched.
 sasl_oauthbearer_scope | The scope of the tokens.
 sasl_oauthbearer_client_credentials_client_id | Who asks for tokens.
-sasl_oauthbearer_client_credentials_client_secret | The secret of who asks for tokens.
+sasl_oauthbearer_client_credentials_client_secret | The secret of the client that asks for tokens.
 acks | `all`: every in-sync replica has the record. `1`: its leader has it. `0`: this machine's socket took it.
 enable_idempotence | Whether a record that is sent again is stored once, and in order. None: wherever the other settings allow it.
 batch_size | Bytes of records of one partition that are sent together.

@@ -1,4 +1,4 @@
-"""The values of a batch's records alone, for who looks at nothing else of them.
+"""The values of a batch's records alone, for readers that need nothing else of them.
 
 Keys, timestamps and headers are passed over, and no object is made but the values; records that are
 laid out alike are cut out with one slice each. What `walk.decode_records` refuses is refused, but

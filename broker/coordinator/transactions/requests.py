@@ -81,7 +81,7 @@ def may_be_outdated(
 
 
 def version_of_adding_client(api_version: int) -> int:
-    """The transaction version of who sends AddPartitionsToTxn: brokers add for new clients."""
+    """The transaction version of the sender of AddPartitionsToTxn: brokers add for new clients."""
     return EPOCH_BUMP_VERSION if api_version >= _ADD_PARTITIONS_BROKERS_VERSION else 0
 
 

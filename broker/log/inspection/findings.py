@@ -1,4 +1,4 @@
-"""What is wrong with a file of a log directory, for who has to decide what to do about it. Pure.
+"""What is wrong with a file of a log directory, for the operator who decides what to do. Pure.
 
 Called by: the checks of this room, which make them, and the command line, which shows them.
 """

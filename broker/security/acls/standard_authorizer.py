@@ -5,9 +5,9 @@ Rules (Apache Kafka's StandardAuthorizer, KIP-801)
    then.
 2. An ACL counts for a principal if it names it or `User:*`, and for a host if it names it or `*`.
    It counts for a resource if its pattern is the resource's name, a prefix of that, or `*`.
-3. One ACL that denies outweighs all that allow. ALL stands for every operation. Who is allowed to
-   read, write, delete or alter may describe; who may alter configurations may describe them. What
-   is denied implies nothing.
+3. One ACL that denies outweighs all that allow. ALL stands for every operation. A client that is
+   allowed to read, write, delete or alter may describe; one that may alter configurations may
+   describe them. What is denied implies nothing.
 4. Where no ACL counts for a resource, whoever it names, `allow.everyone.if.no.acl.found` decides.
 5. A principal may do something to some resource of a type unless what denies it covers all that
    allows it. Here nothing is implied by another operation.

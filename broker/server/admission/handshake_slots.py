@@ -3,7 +3,7 @@
 A handshake costs a millisecond of computing and some memory, and its peer may take its time. So
 many may go on; those of one address are few of them, so that a crowd from there leaves room for
 others; and in one turn of the event loop few compute, so that whoever is connected gets a turn.
-Who finds no room waits for it, within the time that its handshake has.
+A connection that finds no room waits for it, within the time that its handshake has.
 
 Called by: the admissions of one listener.
 """

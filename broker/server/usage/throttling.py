@@ -1,4 +1,4 @@
-"""Holds clients to their quotas: what requests use is counted, and who has used too much waits.
+"""Holds clients to their quotas: counts what requests use, and lets those over a quota wait.
 
 Owns: `Throttle`, which stands between a dispatcher and its handlers while any quota is set. Rules
 1. A response is never held back: it says how long its client has to wait, and the connection takes

@@ -48,7 +48,7 @@ def plan_placement(
 
 
 def _even_out(chosen: Mapping[TopicPartition, list[int]], loads: Counter[int]) -> None:
-    """Move replicas from who has most to who has fewest, until no move helps."""
+    """Move replicas from the broker with most to the one with fewest, until no move helps."""
     while True:
         moved = False
         for most in sorted(loads, key=lambda broker: -loads[broker]):
@@ -71,7 +71,7 @@ def _even_out(chosen: Mapping[TopicPartition, list[int]], loads: Counter[int]) -
 def _share_leaders(
     chosen: Mapping[TopicPartition, list[int]], current: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Put first who is first the least often; who is now stays if that is as good."""
+    """Put first the broker that is first least often; the present one stays if that is as good."""
     firsts: Counter[int] = Counter()
     placed = {}
     for item, replicas in chosen.items():
