@@ -29,12 +29,12 @@ from kraftrio.wire.messages.groups import (
 from tests.sim.client import SimClient, Unavailable
 from tests.sim.consumer_group_model import ConsumerGroupModel, Given
 from tests.sim.group_kinds import GroupKind, Identity
+from tests.sim.lifetimes import Lifetimes
 
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 _NOT_NOW = (*_FENCED, ErrorCode.STALE_MEMBER_EPOCH)
 _TRIES = 8
-_CHANCE_OF_END = 0.03
-_CHANCE_OF_PAUSE = 0.02
+_LIFETIMES = Lifetimes(end=0.03, pause=0.02)
 _CHANCE_OF_COMMIT = 0.4
 
 
@@ -125,7 +125,9 @@ class _Process:
                 self._coordinator, self._is_all_told = -1, False
                 await self.client.pause()
             await trio.sleep(self._rng.uniform(0.1, 0.5))
-            if not self._member.is_calm and await self._ends():
+            if not self._member.is_calm and await _LIFETIMES.ends(
+                self._rng, self.client, self._leave, self._pause
+            ):
                 return
 
     def _forget(self) -> None:
@@ -133,25 +135,13 @@ class _Process:
         self._epoch, self._is_all_told, self._has_news = 0, False, False
         self._assigned, self._copies, self._positions = set(), set(), {}
 
-    async def _ends(self) -> bool:
-        dice = self._rng.random()
-        if dice < _CHANCE_OF_END / 2:
-            self.client.note("crashes")
-            return True
-        if dice < _CHANCE_OF_END:
+    async def _pause(self) -> None:
+        await trio.sleep(self._rng.uniform(0.5, 2.0) * self._member._session_s)
+        if self._rng.random() < 0.7:  # it does not know how long it slept
             try:
-                await self._leave()
-            except Unavailable as error:
-                self.client.note(f"could not leave: {error}")
-            return True
-        if dice < _CHANCE_OF_END + _CHANCE_OF_PAUSE:
-            await trio.sleep(self._rng.uniform(0.5, 2.0) * self._member._session_s)
-            if self._rng.random() < 0.7:  # it does not know how long it slept
-                try:
-                    await self._work()
-                except (_Fenced, Unavailable) as error:
-                    self.client.note(f"after its pause: {error}")
-        return False
+                await self._work()
+            except (_Fenced, Unavailable) as error:
+                self.client.note(f"after its pause: {error}")
 
     # -- membership -------------------------------------------------------------------------------
 

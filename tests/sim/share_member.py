@@ -33,6 +33,7 @@ from kraftrio.wire.messages.share_fetch import (
 from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
 from kraftrio.wire.records.batch import iter_headers, iter_records
 from tests.sim.client import SimClient, Unavailable
+from tests.sim.lifetimes import Lifetimes
 from tests.sim.share_group_model import Hold, Place, Server, ShareGroupModel
 
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -42,8 +43,7 @@ _NO_SESSION = (
     ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 )
 _LEAVES = _ENDS_SESSION = -1
-_CHANCE_OF_END = 0.02
-_CHANCE_OF_PAUSE = 0.02
+_LIFETIMES = Lifetimes(end=0.02, pause=0.02)
 _ANSWERS = (
     *((AcknowledgeType.ACCEPT,) * 10),
     *((AcknowledgeType.RELEASE,) * 4),
@@ -194,24 +194,14 @@ class _Process:
                 self.client.forget(self._member.topic)
                 await self.client.pause()
             await trio.sleep(self._rng.uniform(0.05, 0.3))
-            if not self._member.is_calm and await self._ends():
+            if not self._member.is_calm and await _LIFETIMES.ends(
+                self._rng, self.client, self._leave, self._pause
+            ):
                 return
 
-    async def _ends(self) -> bool:
-        dice = self._rng.random()
-        if dice < _CHANCE_OF_END / 2:
-            self.client.note("crashes")
-            return True
-        if dice < _CHANCE_OF_END:
-            try:
-                await self._leave()
-            except Unavailable as error:
-                self.client.note(f"could not leave: {error}")
-            return True
-        if dice < _CHANCE_OF_END + _CHANCE_OF_PAUSE:
-            self._pauses_until_s = self._now_s + self._rng.uniform(0.3, 2.0) * self._member.lock_s
-            await trio.sleep(self._pauses_until_s - self._now_s)
-        return False
+    async def _pause(self) -> None:
+        self._pauses_until_s = self._now_s + self._rng.uniform(0.3, 2.0) * self._member.lock_s
+        await trio.sleep(self._pauses_until_s - self._now_s)
 
     # -- membership -------------------------------------------------------------------------------
 
