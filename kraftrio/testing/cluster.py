@@ -303,10 +303,10 @@ class KafkaCluster(Subjects):
     ) -> Explanation:
         """Tell why a record is visible or not: committed, transactional, deleted, lost.
 
-        It is told from the brokers' logs as they are now. What clients asked for is not traced
-        here, so it is unknown who read a record, why it went to its partition, and which event
-        decided; and a record that was never written has left nothing. `KafkaWorld.explain` knows
-        all that.
+        It is told from the brokers' logs as they are now, and from when nodes were started and
+        ended. What clients asked for is not traced here, so it is unknown who read a record, why it
+        went to its partition, and who deleted or aborted it; and a record that was never written
+        has left nothing. `KafkaWorld.explain` knows all that.
 
         Args:
             record: as it was produced or consumed; or a topic, with partition and offset.
@@ -318,7 +318,7 @@ class KafkaCluster(Subjects):
 
         async def look() -> Explanation:
             by_id = {node_id: each.node for node_id, each in nodes.by_id.items()}
-            return explain(of_nodes(by_id), record, partition, offset)
+            return explain(of_nodes(by_id, nodes.trace.newest), record, partition, offset)
 
         return loop.call(look).result()
 

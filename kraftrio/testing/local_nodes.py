@@ -1,6 +1,6 @@
 """The nodes of a cluster for tests in this process, with real sockets, on disks in memory or files.
 
-Owns: `LocalNode`, `LocalNodes`, and `Ports`. Rules:
+Owns: `LocalNode`, `LocalNodes`, `Trace` and `Ports`. Rules:
 1. A node is a `broker.node.Node` as the command line runs it; only its environment is another one.
 2. A node keeps its ports from one start to the next. They are listened on before any node starts,
    so that the nodes can be told each other's.
@@ -17,6 +17,7 @@ import shutil
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from kraftrio.testing.snapshots.snapshot import Snapshot
 
 HOST = "127.0.0.1"
 _IN_MEMORY = "/data"
+_KEPT_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,18 @@ class Ports(SystemNetwork):
             sock.close()
 
 
+class Trace:
+    """When nodes were started and ended: lines as those of a world in virtual time."""
+
+    def __init__(self) -> None:
+        self.newest: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._began_s = time.monotonic()
+
+    def add(self, who: str, kind: str, text: str) -> None:
+        """Add a line."""
+        self.newest.append(f"{time.monotonic() - self._began_s:.6f} {who} {kind} {text}")
+
+
 class LocalNode:
     """One node, and what it keeps from one start to the next.
 
@@ -93,8 +107,11 @@ class LocalNode:
         node: what runs; None while nothing does.
     """
 
-    def __init__(self, config: BrokerConfig, ports: Ports, disk: SimDisk | None) -> None:
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, disk: SimDisk | None, trace: Trace
+    ) -> None:
         self.config = config
+        self._trace = trace
         self.address = f"{HOST}:{config.listeners[0].port}"
         self.failure = ""
         self.node: Node | None = None
@@ -119,10 +136,15 @@ class LocalNode:
         self._scope, self._stopping = trio.CancelScope(), trio.Event()
         self._ended = trio.Event()
         ready = trio.Event()
+        self._note("start")
         nursery.start_soon(self._live, ready)
         await ready.wait()
         if self.failure:
             raise RuntimeError(self.failure)
+        self._note("ready")
+
+    def _note(self, kind: str, text: str = "") -> None:
+        self._trace.add(f"n{self.config.node_id}", kind, text)
 
     async def _live(self, ready: trio.Event) -> None:
         fs: FileSystem = self._disk or OsFileSystem()
@@ -139,12 +161,15 @@ class LocalNode:
             error = innermost(group)
             self.failure = f"{name} ended: {type(error).__name__}: {error}"
         finally:
+            if self.failure:
+                self._note("end", self.failure)
             self.node = None
             ready.set()
             self._ended.set()
 
     async def stop(self) -> None:
         """Stop it in good order."""
+        self._note("term")
         self._stopping.set()
         await self._ended.wait()
 
@@ -190,6 +215,8 @@ class LocalNode:
 
     async def kill(self) -> None:
         """End it as `kill -9` does: what it has written is there, and nobody is told."""
+        if self.is_running:
+            self._note("crash", "kill -9")
         if self._disk is not None:
             self._disk = self._disk.after_kill()
         self._scope.cancel()
@@ -214,6 +241,7 @@ class LocalNodes:
 
     def __init__(self, spec: NodesSpec) -> None:
         self._ports = Ports()
+        self.trace = Trace()
         self._parent = spec.folder
         self._copies: list[str] = []
         try:
@@ -250,7 +278,7 @@ class LocalNodes:
                 }
             )
             disk = SimDisk(_wall_ms) if spec.folder is None else None
-            yield node_id, LocalNode(config, self._ports, disk)
+            yield node_id, LocalNode(config, self._ports, disk, self.trace)
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Start all of them."""

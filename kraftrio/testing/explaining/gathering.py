@@ -7,7 +7,7 @@ Called by: `kafka_world` and `cluster`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.replica.partition import Partition
@@ -72,15 +72,19 @@ def of_world(world: World, cluster: Cluster, exchanges: Exchanges | None) -> Evi
     )
 
 
-def of_nodes(nodes: Mapping[int, Node | None]) -> Evidence:
-    """What nodes with real sockets have in their logs; nothing else is known of their run."""
+def of_nodes(nodes: Mapping[int, Node | None], lines: Iterable[str]) -> Evidence:
+    """What nodes with real sockets have in their logs.
+
+    Args:
+        lines: when they were started and ended; nothing else is known of their run.
+    """
     return Evidence(
-        [],
+        events_of(lines),
         (),
         {},
         _images(nodes),
         lambda topic_partition: _replicas(nodes, topic_partition),
-        "brokers with real sockets keep no trace",
+        "brokers with real sockets do not trace what they are asked for",
     )
 
 

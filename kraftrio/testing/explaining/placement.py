@@ -9,6 +9,8 @@ Called by: `explain`.
 
 from __future__ import annotations
 
+import re
+
 from kraftrio.clients.producer.partitioner import partition_for_key
 from kraftrio.testing.explaining.evidence import Answer, Evidence, Place, Reason, batch_at
 from kraftrio.testing.explaining.requests import Send, partition_count, sends
@@ -61,8 +63,9 @@ def of_send(evidence: Evidence, send: Send | None) -> Answer:
     if key is not None:
         text = f"its key is {key!r}, and how many partitions {topic} had then is not known"
         return Answer(Reason.UNKNOWN, evidence.unknown(text), line)
+    place = re.escape(f"{topic}-{number}")
     drawn = evidence.last_event(
-        rf"^{exchange.machine} .*records without a key go to partition={topic}-{number}$",
+        rf"^{re.escape(exchange.machine)} .*records without a key go to partition={place}$",
         before_s=exchange.sent_s,
     )
     if drawn is not None:

@@ -9,6 +9,7 @@ Called by: `explain`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kraftrio.testing.explaining.evidence import Answer, Evidence, Place, Reason
@@ -155,10 +156,9 @@ def _lowered(own: list[Commit], after: Commit, offset: int) -> Commit | None:
 
 def _rebalance(evidence: Evidence, group: str, since_s: float, until_s: float) -> Event | None:
     """What made members of a group give up partitions; how a member ended tells most."""
+    of_group = rf'group="?{re.escape(group)}"?( |$)'
     for kind in ("member expired", "member left", "group rebalanced", "member joined"):
-        event = evidence.last_event(
-            f"groups: {kind}", rf"group={group}( |$)", after_s=since_s, before_s=until_s
-        )
+        event = evidence.last_event(f"groups: {kind}", of_group, after_s=since_s, before_s=until_s)
         if event is not None:
             return event
     return None

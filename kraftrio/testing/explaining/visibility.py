@@ -7,6 +7,8 @@ Called by: `explain`.
 
 from __future__ import annotations
 
+import re
+
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.testing.explaining.evidence import (
     Answer,
@@ -127,15 +129,30 @@ def _not_written(evidence: Evidence, send: Send) -> Answer:
         what = f"the request of {exchange.machine} never reached {exchange.node}"
     else:
         what = f"{exchange.node} got it and never answered, and it is not in the log"
-    cause = _cause(evidence, exchange.node, exchange.machine)
+    cause = _cause(evidence, exchange.node, exchange.machine, exchange.sent_s)
     return Answer(Reason.NOT_ACKNOWLEDGED, what, cause or line)
 
 
-def _cause(evidence: Evidence, node: str, machine: str) -> Event | None:
-    """What was done last to a node, or to the way between it and a machine."""
-    on_node = rf"^{node} ({_NODE_IS_GONE}) |fault.*\b{node}\b"
-    on_way = rf"(hang|cut) .*\b({machine}>{node}|{node}>{machine})\b"
-    return evidence.last_event(f"{on_node}|{on_way}")
+def _cause(evidence: Evidence, node: str, machine: str, at_s: float | None = None) -> Event | None:
+    """What keeps a node, or the way between it and a machine, from working.
+
+    Args:
+        at_s: what did so then, or next after that; None: what still does.
+    """
+    node, machine = re.escape(node), re.escape(machine)
+    way = f"({machine}>{node}|{node}>{machine})$"
+    begins = re.compile(rf"^{node} ({_NODE_IS_GONE}) |^net (hang|cut) {way}")
+    ends = re.compile(rf"^{node} (start|ready|resume) |^net mend {way}")
+    found = None
+    for event in evidence.events:
+        if found is not None and at_s is not None and float(event.time) > at_s:
+            break
+        text = f"{event.who} {event.kind} {event.text}"
+        if begins.search(text):
+            found = event
+        elif ends.search(text):
+            found = None
+    return found
 
 
 def _sent_to(evidence: Evidence, place: Place) -> list[Send]:
@@ -152,14 +169,16 @@ def _no_partition(evidence: Evidence, place: Place) -> Answer:
     if evidence.partition(name) is not None:
         event = evidence.last_event(_ANY_NODE_IS_GONE)
         return Answer(Reason.UNKNOWN, f"no node that has {name} runs", event)
-    event = evidence.last_event(r"topic deleted", rf"\b{place.topic}\b")
+    event = evidence.last_event(r"topic deleted", rf"topic={re.escape(place.topic)}\b")
     text = f"there is no {name}" + (" any more" if event is not None else "")
     return Answer(Reason.NO_PARTITION, text, event)
 
 
 def _deleted(evidence: Evidence, place: Place, start: int) -> Answer:
     name = place.topic_partition
-    retention = evidence.last_event(rf"retention deleted segments partition={name} ")
+    retention = evidence.last_event(
+        rf"retention deleted segments partition={re.escape(str(name))} "
+    )
     requests = [each for each in deletions(evidence, place) if each.answered_s is not None]
     text = f"{name} begins at offset {start} now"
     for request in requests:
@@ -195,7 +214,8 @@ def _truncated(evidence: Evidence, place: Place, text: str) -> Answer:
     event = _loss(evidence, place)
     if event is None:
         event = evidence.last_event(
-            rf"(leaders moved|leader election|a leader again).*\b{name}\b|crash power cut"
+            "(leaders moved|leader election|a leader again).*"
+            rf"(?<![\w.-]){re.escape(str(name))}\b|crash power cut"
         )
     if event is None:
         return Answer(Reason.TRUNCATED, evidence.unknown(f"it was lost, {text}"))
@@ -206,7 +226,7 @@ def _compacted(
     evidence: Evidence, place: Place, partition: Partition, expected: Record | None
 ) -> Answer:
     name = place.topic_partition
-    event = evidence.last_event(rf"cleaned partition={name} ")
+    event = evidence.last_event(rf"cleaned partition={re.escape(str(name))} ")
     text = f"the log has a gap at offset {place.offset}"
     if expected is not None and expected.key is not None:
         newer = _newest_of_key(partition, expected.key)

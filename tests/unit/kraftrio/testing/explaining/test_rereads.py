@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kraftrio.testing import KafkaWorld
 from kraftrio.testing.explaining.evidence import Answer, Reason
 
 ORDERS = TopicPartition("orders", 0)
+GROUP = "billing (new)"
 pytestmark = pytest.mark.kafka(brokers=1)
 
 
@@ -64,7 +66,7 @@ async def test_read_once_and_not_at_all(kafka_world: KafkaWorld) -> None:
 async def test_a_rebalance_without_a_commit(kafka_world: KafkaWorld) -> None:
     """A member is cut off before it commits: another one begins where the group had been."""
     await kafka_world.produce("orders", "one")
-    await _read(kafka_world, _commit)
+    await _read(kafka_world, _commit, group_id=GROUP)
     (sent,) = await kafka_world.produce("orders", "two")
     async with trio.open_nursery() as nursery:
         with kafka_world.machine("a"):
@@ -73,18 +75,17 @@ async def test_a_rebalance_without_a_commit(kafka_world: KafkaWorld) -> None:
                 kafka_world.links.isolate("a")
                 await trio.sleep_forever()
 
-            nursery.start_soon(_read, kafka_world, hang)
-        await kafka_world.group("billing").stable(members=1)
-        await kafka_world.group("billing").empty(timeout_s=120)
+            nursery.start_soon(partial(_read, kafka_world, hang, group_id=GROUP))
+        await kafka_world.group(GROUP).stable(members=1)
+        await kafka_world.group(GROUP).empty(timeout_s=120)
         with kafka_world.machine("b"):
-            await _read(kafka_world)
+            await _read(kafka_world, group_id=GROUP)
         nursery.cancel_scope.cancel()
     answer = kafka_world.explain(sent).reading
     assert answer.reason is Reason.NOT_COMMITTED
-    assert answer.text == (
-        "group billing had committed offset 1 when its partitions were taken over"
-    )
-    assert "member expired group=billing" in _event(answer)
+    taken_over = "had committed offset 1 when its partitions were taken over"
+    assert answer.text == f"group {GROUP} {taken_over}"
+    assert f'member expired group="{GROUP}"' in _event(answer)
 
 
 async def test_a_commit_that_is_refused(kafka_world: KafkaWorld) -> None:

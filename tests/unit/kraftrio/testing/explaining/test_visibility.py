@@ -49,6 +49,13 @@ async def test_above_the_high_watermark(kafka_world: KafkaWorld) -> None:
     assert _event(answer) == f"n{follower} pause "
     kafka_world.node(follower).resume()
     await kafka_world.partition("orders").high_watermark(1)
+    kafka_world.links.cut(f"n{follower}", f"n{leader}")
+    async with Producer(kafka_world.bootstrap_servers, acks=1) as producer:
+        sent = await (await producer.send("orders", b"two"))
+    await trio.sleep(1)
+    assert _event(kafka_world.explain(sent).visibility) == f"net hang n{follower}>n{leader}"
+    kafka_world.links.heal()
+    await kafka_world.partition("orders").high_watermark(2)
     assert kafka_world.explain(sent).visibility.reason is Reason.VISIBLE
 
 
