@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Self, TypeVar
@@ -31,8 +32,9 @@ from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
+from kraftrio.testing.story import aligned, events_of
 from kraftrio.testing.subjects import LookAt, Subjects
-from kraftrio.testing.waiting import Seen, Wait
+from kraftrio.testing.waiting import LAST_EVENTS, Seen, Wait
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
@@ -276,7 +278,9 @@ class KafkaCluster(Subjects):
 
     def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
         running, loop = self._started()
-        return Wait(what, lambda: running.look(look), timeout_s, loop)
+        nodes = running.nodes
+        last_events = partial(_last_events, nodes) if isinstance(nodes, LocalNodes) else None
+        return Wait(what, lambda: running.look(look), timeout_s, loop, last_events)
 
     # -- faults -----------------------------------------------------------------------------------
 
@@ -420,3 +424,8 @@ async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> N
             await nodes.kill()
         if not started.done():
             started.cancel()
+
+
+def _last_events(nodes: LocalNodes) -> str:
+    """When nodes were started and ended lately."""
+    return aligned(events_of(nodes.trace.newest)[-LAST_EVENTS:])

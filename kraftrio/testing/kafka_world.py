@@ -54,12 +54,11 @@ from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
-from kraftrio.testing.waiting import Wait
+from kraftrio.testing.waiting import LAST_EVENTS, Wait
 from kraftrio.testing.world_faults import LOOKER, Links, NodeFaults, WorldFaults
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
-_LAST_EVENTS = 8  # that a wait tells when its time is up
 
 
 class KafkaWorld(Subjects):
@@ -415,7 +414,7 @@ class KafkaWorld(Subjects):
         return Wait(what, lambda: look(self._inside()), timeout_s, None, self._last_events)
 
     def _last_events(self) -> str:
-        return "\n".join(self.story().splitlines()[-_LAST_EVENTS:])
+        return "\n".join(self.story().splitlines()[-LAST_EVENTS:])
 
     # -- faults -----------------------------------------------------------------------------------
 

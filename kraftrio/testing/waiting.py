@@ -19,6 +19,7 @@ import trio
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.testing.loop_thread import Call, LoopThread
 
+LAST_EVENTS = 8  # so many are told when the time is up
 _SHORTEST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
 

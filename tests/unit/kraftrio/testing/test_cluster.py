@@ -150,8 +150,9 @@ def test_a_node_is_killed(kafka_cluster: KafkaCluster) -> None:
     leader = kafka_cluster.topics["orders"].partitions[0].leader_id
     node = kafka_cluster.node(leader)
     node.kill()
-    with pytest.raises(WaitTimedOut, match=f"node {leader} does not run"):
+    with pytest.raises(WaitTimedOut, match=f"node {leader} does not run") as failure:
         kafka_cluster.healthy(timeout_s=1).wait()
+    assert str(failure.value).splitlines()[-1].endswith(f"n{leader} crash  kill -9")
     with pytest.raises(ValueError, match=f"node {leader} cannot be stopped, it does not run"):
         node.stop()
     kafka_cluster.produce("orders", "two")
