@@ -52,7 +52,7 @@ def check(plan: Plan, folder: Path) -> None:
         f" commits={model.commit_count} moves={model.moves} errors={errors}"
     )
     assert not errors
-    assert model.moves
+    assert model.moves or plan.is_static  # who may all have come in one generation
     assert model.read_count >= sum(churn.ends.values()) > 0
 
 
