@@ -29,6 +29,7 @@ from kraftrio.clients.admin.types import (
 from kraftrio.clients.consumer.config import ConsumerSettings
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
+from kraftrio.clients.errors import GroupIdNotFoundError
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.clients.producer.producer import Producer
@@ -210,6 +211,13 @@ class Contents:
             return {}
         found = await self.admin.describe_groups(ids, raise_errors=False)
         return {group_id: found[group_id] for group_id in ids if group_id not in found.errors}
+
+    async def group(self, group_id: str) -> GroupDescription | None:
+        """One of them; None: there is no such group. Only its coordinator is asked."""
+        try:
+            return (await self.admin.describe_groups([group_id]))[group_id]
+        except GroupIdNotFoundError:
+            return None
 
     async def committed(self, group_id: str) -> dict[TopicPartition, int]:
         """The offsets that a group has committed."""

@@ -115,7 +115,7 @@ async def _members_of(contents: Contents, group_id: str) -> GroupDescription:
     Raises:
         ValueError: it has none.
     """
-    found = (await contents.groups()).get(group_id)
+    found = await contents.group(group_id)
     if found is None or not found.members:
         raise ValueError(
             f"group {group_id!r} has no members: wait with `await group({group_id!r}).stable()`"
@@ -144,7 +144,7 @@ async def rebalance(contents: Contents, group_id: str) -> None:
 
 
 async def _has_settled(contents: Contents, group_id: str, members: int) -> bool:
-    group = (await contents.groups()).get(group_id)
+    group = await contents.group(group_id)
     return group is not None and group.state == "Stable" and len(group.members) >= members
 
 

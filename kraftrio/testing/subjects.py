@@ -39,7 +39,7 @@ class Group:
         wanted = "members" if members is None else f"{members} members"
 
         async def look(contents: Contents) -> Seen:
-            group = (await contents.groups()).get(self.group_id)
+            group = await contents.group(self.group_id)
             if group is None:
                 return Seen(False, f"there is no group {self.group_id}")
             count = len(group.members)
@@ -52,7 +52,7 @@ class Group:
         """Wait until it has no members any more."""
 
         async def look(contents: Contents) -> Seen:
-            group = (await contents.groups()).get(self.group_id)
+            group = await contents.group(self.group_id)
             if group is None:
                 return Seen(True, f"there is no group {self.group_id}")
             return Seen(not group.members, _group_text(group))
@@ -135,7 +135,7 @@ class Topic:
                 for each, count in behind.items()
                 if count > 0
             )
-            group = (await contents.groups()).get(by)
+            group = await contents.group(by)
             state = "no such group" if group is None else _group_text(group)
             return Seen(lag == 0, f"lag {lag}{f' ({places})' if lag else ''}; {state}")
 
