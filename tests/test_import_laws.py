@@ -37,6 +37,7 @@ WRONG_IMPORTS = {
         "testing.story -> testing.kafka_world",
         "testing.subjects -> testing.story",
         "testing.fault_plan -> testing.fault_player",
+        "testing.fault_plan -> testing.strategies",
         "testing.moves -> testing.world_faults",
         "testing.waiting -> testing.subjects",
         "testing.contents -> testing.waiting",

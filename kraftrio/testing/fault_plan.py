@@ -8,14 +8,14 @@ Owns: `Fault`, `drawn`, which makes the list of a seed, and `shrunk`. Rules:
    with errors that are to be tried again, or their answers lost. Nothing that was acknowledged by
    all in-sync replicas is lost by it.
 
-Called by: `fault_player`, and the mark `kafka_faults` of `plugin`.
+Called by: `fault_player`, `strategies`, and the mark `kafka_faults` of `plugin`.
 """
 
 from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,14 +50,13 @@ KINDS: Final = {
 }
 """What a fault may be, and what its target is."""
 
-_LASTING: Final = frozenset({"kill", "power cut", "pause", "full disk", "failing disk", "cut"})
-_TIMED: Final = _LASTING | {"delay", "clock"}
+OF_SEVERAL: Final = frozenset({"power cut", "move leaders", "move coordinators"})
+"""Those that one node alone is spared: nobody else has what it has, or can lead."""
 
-_REQUESTS: Final = (
-    *("Produce", "OffsetCommit", "Heartbeat", "JoinGroup", "SyncGroup", "Fetch"),
-    *("InitProducerId", "TxnOffsetCommit", "EndTxn"),
-)
-# What each of them may be answered by a cluster that does nothing wrong, while something moves.
+LASTING: Final = frozenset({"kill", "power cut", "pause", "full disk", "failing disk", "cut"})
+_TIMED: Final = LASTING | {"delay", "clock"}
+
+# Requests, and what each may be answered by a cluster that does nothing wrong, as something moves.
 REFUSALS: Final = {
     "Produce": ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "UNKNOWN_TOPIC_OR_PARTITION"),
     "Fetch": ("FETCH_SESSION_ID_NOT_FOUND",),
@@ -74,10 +73,10 @@ _DRAWN: Final = (
     *("kill", "kill", "pause", "cut", "cut", "full disk", "failing disk"),
     *("lose answer", "lose answer", "lose answer", "delay", "delay", "duplicate"),
     *("refuse", "refuse", "refuse", "rebalance", "rebalance", "clock"),
+    *("power cut", "move leaders", "move coordinators"),
 )
-_DRAWN_OF_SEVERAL: Final = (*_DRAWN, "power cut", "move leaders", "move coordinators")
-_MOST = 6
-_HORIZON_S = 20.0
+MOST_FAULTS: Final = 6
+HORIZON_S: Final = 20.0
 _LONGEST_S = 15.0
 _LONGEST_DELAY_S = 5.0
 _LONGEST_CLOCK_S = 300.0
@@ -142,41 +141,54 @@ def check_nodes(faults: Sequence[Fault], names: Collection[str]) -> None:
                 raise ValueError(f"{fault}: there is no node {name!r}: the nodes are {known}")
 
 
+def targets(kind: str, node_count: int) -> list[str]:
+    """Whom a fault of a plan may hit."""
+    nodes = [f"n{number}" for number in range(1, node_count + 1)]
+    by_form = {
+        _NODE: nodes,
+        _LINK: [link for node in nodes for link in (f"{PROGRAM}>{node}", f"{node}>{PROGRAM}")],
+        _REQUEST: list(REFUSALS),
+        _REFUSAL: [f"{request} {error}" for request in REFUSALS for error in REFUSALS[request]],
+        _GROUP: [EVERY],
+        _CLOCK: [EVERY, *nodes],
+    }
+    return by_form[KINDS[kind]]
+
+
+def lengths_s(kind: str) -> tuple[float, float]:
+    """How long a fault of a plan lasts: the least and the most."""
+    if kind in LASTING:
+        return 0.1, _LONGEST_S
+    if kind == "delay":
+        return 0.1, _LONGEST_DELAY_S
+    return (-_LONGEST_CLOCK_S, _LONGEST_CLOCK_S) if kind == "clock" else (0.0, 0.0)
+
+
+def one_at_a_time(faults: Iterable[Fault]) -> list[Fault]:
+    """Order faults by their times, without those that hit a broker while another one is away."""
+    kept = []
+    busy_until_s = 0.0
+    for fault in sorted(faults, key=lambda fault: fault.at_s):
+        if fault.kind in LASTING:
+            if fault.at_s < busy_until_s:
+                continue
+            busy_until_s = fault.at_s + fault.length_s
+        kept.append(fault)
+    return kept
+
+
 def drawn(seed: int, node_count: int) -> list[Fault]:
     """Draw the faults of a seed: from one to six, in the order of their times."""
     rng = random.Random(f"kafka-faults-{seed}")
-    faults = []
-    busy_until_s = 0.0  # one broker is away at a time
-    for at_s in sorted(rng.uniform(0, _HORIZON_S) for _ in range(rng.randint(1, _MOST))):
-        kind = rng.choice(_DRAWN_OF_SEVERAL if node_count > 1 else _DRAWN)
-        target, length_s = _hit(kind, rng, node_count)
-        if kind in _LASTING:
-            if at_s < busy_until_s:
-                continue
-            busy_until_s = at_s + length_s
-        faults.append(Fault(round(at_s, 2), kind, target, round(length_s, 2)))
-    return faults
+    kinds = [kind for kind in _DRAWN if node_count > 1 or kind not in OF_SEVERAL]
 
+    def fault() -> Fault:
+        kind = rng.choice(kinds)
+        at_s, length_s = rng.uniform(0, HORIZON_S), rng.uniform(*lengths_s(kind))
+        target = rng.choice(targets(kind, node_count))
+        return Fault(round(at_s, 2), kind, target, round(length_s, 2))
 
-def _hit(kind: str, rng: random.Random, node_count: int) -> tuple[str, float]:
-    """Draw whom a fault hits, and for how long."""
-    node = f"n{rng.randint(1, node_count)}"
-    match KINDS[kind]:
-        case form if form is _REFUSAL:
-            request = rng.choice(_REQUESTS)
-            return f"{request} {rng.choice(REFUSALS[request])}", 0.0
-        case form if form is _REQUEST:
-            length_s = rng.uniform(0.1, _LONGEST_DELAY_S) if kind == "delay" else 0.0
-            return rng.choice(_REQUESTS), length_s
-        case form if form is _GROUP:
-            return EVERY, 0.0
-        case form if form is _CLOCK:
-            length_s = rng.uniform(-_LONGEST_CLOCK_S, _LONGEST_CLOCK_S)
-            return rng.choice((node, EVERY)), length_s
-        case form if form is _LINK:
-            ends = rng.choice(((PROGRAM, node), (node, PROGRAM)))
-            return ">".join(ends), rng.uniform(0.1, _LONGEST_S)
-    return node, rng.uniform(0.1, _LONGEST_S) if kind in _LASTING else 0.0
+    return one_at_a_time(fault() for _ in range(rng.randint(1, MOST_FAULTS)))
 
 
 def shrunk(faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:
