@@ -20,14 +20,14 @@ _FAULTS = [
     Fault(13.5, "move leaders", "n2"),
     Fault(14.0, "move leaders", "n3"),
     Fault(18.0, "power cut", "n1", 2),
-    Fault(26.0, "full disk", "n2", 2),
-    Fault(32.0, "failing disk", "n3", 2),
-    Fault(40.0, "rebalance", "every"),
-    Fault(44.0, "move coordinators", "n1"),
+    Fault(36.0, "full disk", "n2", 2),
+    Fault(42.0, "failing disk", "n3", 2),
+    Fault(50.0, "rebalance", "every"),
+    Fault(54.0, "move coordinators", "n1"),
 ]
 
 
-def _play(faults: list[Fault], records: int = 100) -> str:
+def _play(faults: list[Fault], records: int = 120) -> str:
     """Write and read all the time; return the story."""
     world = KafkaWorld(faults=faults)
     read: list[bytes | None] = []
