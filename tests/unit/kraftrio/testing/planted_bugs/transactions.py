@@ -100,7 +100,7 @@ async def no_fencing(scene: Scene) -> None:
 async def reads_uncommitted(scene: Scene) -> None:
     async def bill() -> None:
         async with (
-            scene.consumer() as consumer,
+            scene.consumer(max_poll_records=5) as consumer,  # done before the time-out
             Producer(
                 scene.servers, transactional_id="billing", transaction_timeout_ms=5_000
             ) as producer,
