@@ -104,15 +104,20 @@ class Calls:
         self._is_busy = False
 
     async def wait_arrival(self) -> None:
-        """Wait for records, or for something to look after."""
+        """Wait for records, or for something to look after.
+
+        Raises:
+            ClosedError: the consumer was closed meanwhile, by another task.
+        """
         self._arrived = trio.Event()
-        if self.is_interrupted:
-            return
-        self.is_waiting = True
-        try:
-            await self._arrived.wait()
-        finally:
-            self.is_waiting = False
+        if not self.is_interrupted:
+            self.is_waiting = True
+            try:
+                await self._arrived.wait()
+            finally:
+                self.is_waiting = False
+        if not self.is_open:
+            raise ClosedError("the consumer was closed while this call waited")
 
     async def give_way(self, deadline: float = math.inf) -> None:
         """Let a rebalance act that wants to, until the deadline."""
@@ -133,6 +138,11 @@ class Calls:
             raise self.failures.pop(0)
 
     # -- everybody else's side ------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let no call begin any more, and end the one that waits for records."""
+        self.is_open = False
+        self.interrupt()
 
     def interrupt(self) -> None:
         """Have the next call look after what there is to look after."""

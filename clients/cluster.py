@@ -81,6 +81,14 @@ class Cluster:
         """Keep metadata fresh until cancelled."""
         await self._fetcher.run()
 
+    def check_open(self) -> None:
+        """Raise ClosedError once the client is being closed."""
+        self._fetcher.check_open()
+
+    def close(self) -> None:
+        """End the calls of other tasks that wait for metadata; `open_cluster` ends all else."""
+        self._fetcher.close()
+
     # -- what is known --------------------------------------------------------------------------
 
     @property
@@ -469,4 +477,7 @@ async def open_cluster(
     async with open_background() as nursery:
         cluster = Cluster(config, way, nursery, rng or surroundings.chance.get()(), topic_idle_ms)
         nursery.start_soon(run_aside, cluster.run)
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            cluster.close()

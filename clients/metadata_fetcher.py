@@ -26,6 +26,7 @@ from kraftrio.clients.config import ClientConfig
 from kraftrio.clients.diagnostics.notices import Notices
 from kraftrio.clients.errors import (
     AuthenticationError,
+    ClosedError,
     KafkaClientError,
     TimedOutError,
     error_for,
@@ -74,11 +75,11 @@ class TopicsOfInterest:
 
 
 class _Round:
-    """A fetch that somebody waits for: repeated until it brings something, or is refused."""
+    """A fetch that somebody waits for: repeated until it brings something, or is given up."""
 
     def __init__(self) -> None:
         self.over = trio.Event()
-        self.refusal: AuthenticationError | None = None
+        self.refusal: KafkaClientError | None = None
 
 
 class MetadataFetcher:
@@ -113,6 +114,7 @@ class MetadataFetcher:
         self._next = _Round()  # the first fetch that begins from now on
         self._waited_for: list[_Round] = []  # those that have begun, and brought nothing yet
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._is_closed = False
         self._fruitless = 0  # fetches in a row that brought nothing new
 
     # -- what is wanted -------------------------------------------------------------------------
@@ -142,8 +144,10 @@ class MetadataFetcher:
 
         Raises:
             AuthenticationError: a broker did not let the client in.
+            ClosedError: the client was closed.
             TimedOutError: no broker answered in that time; says why the last one did not.
         """
+        self.check_open()
         self._wanted.set()
         awaited = self._next
         with trio.move_on_after(max(timeout_s, 0)) as scope:  # the rest of a time that may be up
@@ -153,8 +157,18 @@ class MetadataFetcher:
         if awaited.refusal is not None:
             raise renewed(awaited.refusal)
 
-    def give_up(self, refusal: AuthenticationError) -> None:
-        """End every wait: a broker does not let the client in."""
+    def check_open(self) -> None:
+        """Raise ClosedError once the client is being closed."""
+        if self._is_closed:
+            raise ClosedError("the client was closed meanwhile")
+
+    def close(self) -> None:
+        """End every wait: the client is being closed, and fetches nothing more."""
+        self._is_closed = True
+        self.give_up(ClosedError("the client was closed meanwhile"))
+
+    def give_up(self, refusal: KafkaClientError) -> None:
+        """End every wait: a broker does not let the client in, or the client is closed."""
         self.failure = refusal
         for waiting in (*self._waited_for, self._next):
             waiting.refusal = refusal

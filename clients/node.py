@@ -281,11 +281,14 @@ class BrokerNode:
         """Wait until it is connected; makes at most one attempt, after the backoff.
 
         Raises:
+            ClosedError: the client was closed meanwhile.
             NetworkError: the attempt failed.
             SslAuthenticationError, SaslAuthenticationError: one side does not accept the other.
             UnsupportedVersionError: the broker answered, but cannot be talked to.
         """
         while not self.is_connected:
+            if self._nursery.cancel_scope.cancel_called:
+                raise ClosedError(f"{self.host}:{self.port}: the client is being closed")
             if not self.start_connecting():
                 await trio.sleep_until(self._link.retry_at)
                 continue

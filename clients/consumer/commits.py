@@ -28,6 +28,7 @@ from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.offsets import OffsetClient
 from kraftrio.clients.consumer.ports import Standing
 from kraftrio.clients.errors import (
+    ClosedError,
     CommitFailedError,
     FencedInstanceIdError,
     KafkaClientError,
@@ -88,6 +89,11 @@ class _Commit:
         self.failure: KafkaClientError | None = None
         self.scope = trio.CancelScope()  # of the sending
         self.done = trio.Event()
+
+    def give_up(self) -> None:
+        """Tell whoever waits that it is not known whether it was committed."""
+        self.failure = ClosedError("the consumer was closed before the commit was answered")
+        self.done.set()
 
 
 class Commits:
@@ -165,13 +171,17 @@ class Commits:
 
     async def run(self) -> None:
         """Send as long as the consumer is open."""
-        while True:
-            self._wake = trio.Event()
-            while self._jobs:
-                self._idle = trio.Event()
-                await self._do(self._jobs.popleft())
-            self._idle.set()
-            await self._wake.wait()
+        try:
+            while True:
+                self._wake = trio.Event()
+                while self._jobs:
+                    self._idle = trio.Event()
+                    await self._do(self._jobs.popleft())
+                self._idle.set()
+                await self._wake.wait()
+        finally:
+            for job in self._jobs:
+                job.give_up()
 
     async def _do(self, job: _Commit) -> None:
         attempt = partial(self._send, job)
@@ -183,6 +193,9 @@ class Commits:
                     await self._try_once(attempt)
         except KafkaClientError as error:
             job.failure = error
+        except trio.Cancelled:  # the consumer is closed
+            job.give_up()
+            raise
         job.done.set()
         if job.callback is not None:
             try:

@@ -235,7 +235,8 @@ class Consumer(Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._calls.is_open, self._calls.is_closing = False, True
+        self._calls.close()
+        self._calls.is_closing = True
         is_cancelled = error is not None and not isinstance(error, Exception)
         timeout_s = _CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else CLOSE_TIMEOUT_S
         try:

@@ -146,6 +146,7 @@ class OffsetClient:
             timeout_s: None is default_api_timeout_ms.
 
         Raises:
+            ClosedError: the consumer was closed meanwhile.
             TimedOutError: retriable errors lasted too long; says the last one.
         """
         config = self._config
@@ -159,6 +160,7 @@ class OffsetClient:
                     return await attempt()
                 except RetriableError as error:
                     failure = error
+                self._cluster.check_open()
                 await trio.sleep(backoff.jittered(failures, self._rng) / 1000)
         because = "" if failure is None else f": {failure}"
         raise TimedOutError(f"not answered within {timeout_s:g} s{because}")

@@ -74,11 +74,17 @@ class Positions:
         self._wake.set()
 
     async def wait_change(self) -> None:
-        """Wait until some partition has got a position."""
+        """Wait until some partition has got a position, or the consumer is closed."""
         await self._changed.wait()
 
     async def run(self) -> None:
         """Work as long as the consumer is open."""
+        try:
+            await self._keep_looking()
+        finally:
+            self._changed.set()
+
+    async def _keep_looking(self) -> None:
         while True:
             self._wake = trio.Event()
             async with trio.open_nursery() as nursery:

@@ -166,7 +166,7 @@ class ShareConsumer(Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._calls.is_open = False
+        self._calls.close()
         is_cancelled = error is not None and not isinstance(error, Exception)
         timeout_s = _CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else CLOSE_TIMEOUT_S
         try:

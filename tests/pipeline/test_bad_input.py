@@ -46,7 +46,10 @@ def fails_with(command: Command, pattern: str, status: int = 1) -> None:
         (("ingest", "--speedup", "-1"), "--speedup: '-1' is not a number above 0"),
         (("ingest", "--wings"), "unrecognized arguments: --wings"),
         (("run",), "--output, --checkpoint"),
-        (("run", "--output", "a", "--checkpoint", "b", "--watermark", "late"), "not a time such as"),
+        (
+            ("run", "--output", "a", "--checkpoint", "b", "--watermark", "late"),
+            "not a time such as",
+        ),
         (("run", "--output", "a", "--checkpoint", "b", "--conf", "spark"), "not NAME=VALUE"),
         (("report",), "--output"),
     ],
