@@ -43,7 +43,7 @@ unit/kraftrio/testing/explaining/test_explain: kraftrio/testing/explaining/ evid
 unit/kraftrio/testing/explaining/test_rereads: kraftrio/testing/explaining/ requests
 sim/test_disk: kraftrio/testing/simulation/ damage disk disk_image survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
-unit/kraftrio/testing/test_fault_player: kraftrio/testing/simulation/ in_sync
+unit/kraftrio/testing/faults/test_player: kraftrio/testing/simulation/ in_sync
 sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
 sim/test_world: kraftrio/testing/simulation/ cluster incarnation world

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kraftrio.testing import checks as checks
     from kraftrio.testing.cluster import KafkaBroker as KafkaBroker
     from kraftrio.testing.cluster import KafkaCluster as KafkaCluster
-    from kraftrio.testing.fault_plan import Fault as Fault
+    from kraftrio.testing.faults.plan import Fault as Fault
     from kraftrio.testing.kafka_world import KafkaWorld as KafkaWorld
     from kraftrio.testing.snapshots.errors import SnapshotError as SnapshotError
     from kraftrio.testing.snapshots.snapshot import Snapshot as Snapshot
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Fault": "kraftrio.testing.fault_plan",
+    "Fault": "kraftrio.testing.faults.plan",
     "KafkaBroker": "kraftrio.testing.cluster",
     "KafkaCluster": "kraftrio.testing.cluster",
     "KafkaWorld": "kraftrio.testing.kafka_world",

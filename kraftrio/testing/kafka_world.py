@@ -44,8 +44,9 @@ from kraftrio.testing.contents import Contents
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_world, story_of
-from kraftrio.testing.fault_plan import PROGRAM, Fault, check_nodes
-from kraftrio.testing.fault_player import FaultPlayer
+from kraftrio.testing.faults.on_demand import LOOKER, Links, NodeFaults, WorldFaults
+from kraftrio.testing.faults.plan import PROGRAM, Fault, check_nodes
+from kraftrio.testing.faults.player import FaultPlayer
 from kraftrio.testing.leftovers import LeftOpen, Leftovers
 from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster, Shape
@@ -55,7 +56,6 @@ from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
 from kraftrio.testing.waiting import LAST_EVENTS, Wait
-from kraftrio.testing.world_faults import LOOKER, Links, NodeFaults, WorldFaults
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")

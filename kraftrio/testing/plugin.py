@@ -25,7 +25,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
-    from kraftrio.testing.fault_plan import Fault
+    from kraftrio.testing.faults.plan import Fault
     from kraftrio.testing.kafka_world import KafkaWorld
     from kraftrio.testing.snapshots.snapshot import Snapshot
 
@@ -306,7 +306,7 @@ def _play_seeds(
         raise pytest.UsageError(
             "a test marked kafka_faults has a new world each time: let it take kafka_world itself"
         )
-    from kraftrio.testing.fault_plan import drawn, shrunk
+    from kraftrio.testing.faults.plan import drawn, shrunk
 
     def play(seed: int, faults: Sequence[Fault]) -> Exception | None:
         world = arguments["kafka_world"] = item.funcargs["kafka_world"] = _new_world(

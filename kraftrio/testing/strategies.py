@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from kraftrio.testing.fault_plan import (
+from kraftrio.testing.faults.plan import (
     HORIZON_S,
     KINDS,
     MOST_FAULTS,

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from kraftrio.testing.fault_plan import drawn
+from kraftrio.testing.faults.plan import drawn
 from tests.unit.kraftrio.testing.planted_bugs.scene import BUGS, Bug
 from tests.unit.kraftrio.testing.planted_bugs.search import MOST_SEEDS, Found, load, search
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftrio import Producer
 from kraftrio.testing import Fault, KafkaWorld, strategies
-from kraftrio.testing.fault_plan import KINDS, LASTING, OF_SEVERAL
+from kraftrio.testing.faults.plan import KINDS, LASTING, OF_SEVERAL
 
 _FEW = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _MANY = settings(max_examples=30, deadline=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftrio.testing import Fault
-from kraftrio.testing.fault_plan import drawn, shrunk
+from kraftrio.testing.faults.plan import drawn, shrunk
 from tests.unit.kraftrio.testing.planted_bugs import consumers, producers, transactions
 from tests.unit.kraftrio.testing.planted_bugs.scene import BUGS, Bug
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from kraftrio.testing import Fault, KafkaWorld
-from kraftrio.testing.fault_plan import KINDS, REFUSALS, drawn, shrunk
-from kraftrio.testing.request_faults import api_key_of, error_code_of
+from kraftrio.testing.faults.plan import KINDS, REFUSALS, drawn, shrunk
+from kraftrio.testing.faults.requests import api_key_of, error_code_of
 
 _LASTING = {"kill", "power cut", "pause", "full disk", "failing disk", "cut"}
 

@@ -3,7 +3,7 @@
 Each is done with an admin client, or by a member that joins and leaves, so that what happens is
 what happens in production.
 
-Called by: `world_faults`.
+Called by: `on_demand`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Owns: `Fault`, `drawn`, which makes the list of a seed, and `shrunk`. Rules:
    with errors that are to be tried again, or their answers lost. Nothing that was acknowledged by
    all in-sync replicas is lost by it.
 
-Called by: `fault_player`, `strategies`, and the mark `kafka_faults` of `plugin`.
+Called by: `player`, `kraftrio.testing.strategies`, and the mark `kafka_faults` of `plugin`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kraftrio.testing.request_faults import api_key_of, error_code_of
+from kraftrio.testing.faults.requests import api_key_of, error_code_of
 
 PROGRAM: Final = "program"  # in links: all machines of the program under test
 EVERY: Final = "every"  # in place of a group, or of one node's clock

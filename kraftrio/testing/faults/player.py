@@ -17,10 +17,10 @@ from functools import partial
 import trio
 
 from kraftrio.clients.errors import KafkaClientError
-from kraftrio.testing.fault_plan import EVERY, PROGRAM, Fault
+from kraftrio.testing.faults.on_demand import NodeFaults, WorldFaults
+from kraftrio.testing.faults.plan import EVERY, PROGRAM, Fault
 from kraftrio.testing.simulation.cluster import SimNode
 from kraftrio.testing.simulation.in_sync import has_partners, is_in_sync
-from kraftrio.testing.world_faults import NodeFaults, WorldFaults
 
 _LOOK_EVERY_S = 0.1
 

@@ -9,7 +9,7 @@ before the brokers' handlers. Rules:
 4. A request that is done twice comes a second time over another connection, as from a client that
    has given up the first one; nobody reads the second answer.
 
-Called by: `world_faults`.
+Called by: `on_demand`.
 """
 
 from __future__ import annotations

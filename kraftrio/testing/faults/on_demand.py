@@ -4,7 +4,7 @@ Owns: `WorldFaults`, `NodeFaults` and `Links`. Each happens at once, at the inst
 at which it is asked for; what is asked of what is not there is a ValueError that says what to do
 first. They are a world's own, so that they end with it.
 
-Called by: `kafka_world` and `fault_player`.
+Called by: `kafka_world` and `player`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import trio
 
-from kraftrio.testing import moves
 from kraftrio.testing.contents import Contents
-from kraftrio.testing.request_faults import RequestFaults
+from kraftrio.testing.faults import moves
+from kraftrio.testing.faults.requests import RequestFaults
 from kraftrio.testing.simulation.cluster import Cluster, SimNode
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.network import Internet

@@ -1,0 +1,1 @@
+"""Faults in a world of virtual time: on demand, and by seed."""
