@@ -37,6 +37,7 @@ TRANSACTION_REGRESSIONS = {
     1002: "nobody restarted a node that had no room to rename a compacted segment",
     4036: "a decision that was in the log, but could not be flushed, was made again",
     5085: "a coordinator that had been replaced fenced a producer of its successor",
+    90849: "an older process, whose request came after that of the newer one, fenced it",
 }
 _DISK_SEEDS = range(1, 11)
 _SECURED_SEEDS = (1, 4, 11, 12)

@@ -112,7 +112,7 @@ class TransactionalSession:
         self._history = history
         self._contest = contest
         self._life = Life(contest.transactional_id, -1, -1)
-        self._asks_at_begin = 0
+        self._older_asks = 0  # InitProducerId requests that cannot fence this process
         self._newest = -1
         self._begin_s = 0.0  # of the transaction
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -145,6 +145,8 @@ class TransactionalSession:
 
         def make() -> InitProducerIdRequest:
             self._newest = self._history.newest_epoch(contest.transactional_id)
+            # Of those that are under way now, each may be served after this one.
+            self._older_asks = contest.asks - contest.in_flight + 1
             contest.asks += 1
             contest.in_flight += 1
             return InitProducerIdRequest(
@@ -166,7 +168,6 @@ class TransactionalSession:
             f"{contest.transactional_id} is producer {answer.producer_id}"
             f" epoch {answer.producer_epoch}"
         )
-        self._asks_at_begin = contest.asks - contest.in_flight
         self._begin_s = self.client.world.now_s
         self._sequences.clear()
         self._in_doubt.clear()
@@ -477,8 +478,7 @@ class TransactionalSession:
         age_s = self.client.world.now_s - self._begin_s
         return (
             contest.is_in_doubt
-            or contest.in_flight > 0
-            or contest.asks > self._asks_at_begin
+            or contest.asks > self._older_asks
             or not options.knows_time
             or age_s > 0.9 * options.timeout_ms / 1000
         )

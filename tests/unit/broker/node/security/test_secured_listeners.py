@@ -150,7 +150,7 @@ def test_a_broker_dials_controllers_as_their_listener_says(tmp_path: Path) -> No
         ),
         (
             {"ssl.truststore.location": "other"},
-            "listener INSIDE: the certificate of ssl.keystore is not one that ssl.truststore",
+            "listener INSIDE: the certificate of ssl.keystore is not trusted by ssl.truststore",
         ),
     ],
 )
