@@ -1,24 +1,23 @@
-"""Brokers for tests, as other people's clients use them: the fixtures, and the command for Java.
-
-confluent-kafka, aiokafka and kafka-python need no more than sockets, which these brokers have in
-common with those of the other tests here.
-"""
+"""Brokers for tests, as other people's clients use them: the fixtures, and the command for Java."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from kraftrio.testing import KafkaBroker
 from tests.conformance.clients import scenarios
+from tests.conformance.clients.confluent import ConfluentKafka
 from tests.conformance.clients.driven import DrivenClient, Driver
 from tests.conformance.clients.install import go_program, node_script, python_packages
 from tests.conformance.clients.records import Abilities
+from tests.conformance.clients.test_aiokafka import AioKafka
+from tests.conformance.clients.test_kafka_python import KafkaPython
 from tests.conformance.java_programs import run_program, waits_for_java
 
 pytest_plugins = ["pytester"]
@@ -30,13 +29,26 @@ _DRIVERS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: [str(go_program("franz"))],
 }
 
+_OF_PYTHON: dict[str, Callable[[str], ConfluentKafka | AioKafka | KafkaPython]] = {
+    "confluent-kafka": ConfluentKafka,
+    "aiokafka": AioKafka,
+    "kafka-python": KafkaPython,
+}
 
-@pytest.mark.parametrize("client", _DRIVERS)
+
+@pytest.mark.parametrize("client", [*_DRIVERS, *_OF_PYTHON])
 def test_clients_read_what_they_send(kafka_broker: KafkaBroker, client: str) -> None:
     """In every compression, through a group; and the test sees it without a client."""
-    can = Abilities(null_headers=client != "kafkajs")
-    with closing(Driver(_DRIVERS[client](), kafka_broker.bootstrap_servers)) as driver:
-        scenarios.check_reading(DrivenClient(driver, can=can), "orders", "billing")
+    if client in _OF_PYTHON:
+        with ExitStack() as stack:
+            made = _OF_PYTHON[client](kafka_broker.bootstrap_servers)
+            if not isinstance(made, ConfluentKafka):
+                stack.callback(made.close)
+            scenarios.check_reading(made, "orders", "billing")
+    else:
+        can = Abilities(null_headers=client != "kafkajs")
+        with closing(Driver(_DRIVERS[client](), kafka_broker.bootstrap_servers)) as driver:
+            scenarios.check_reading(DrivenClient(driver, can=can), "orders", "billing")
     assert len(kafka_broker.records("orders")) == 1000
     kafka_broker.group("billing").empty().wait()
 
