@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.broker_process import ApacheBroker, Broker, start_broker
-from tests.conformance.clients import install
+from tests.conformance.clients import install, spark_java
+from tests.conformance.requirements import need_program
 from tests.docs.pages import Reader, blocks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -30,6 +31,7 @@ OURS_ALONE = {"operate/service.md"}  # about what Apache Kafka does not have
 
 EXAMPLES = "examples/README.md"
 SPARK = "how-to/spark.md"
+TESTS = "testing/how-to.md"
 
 # Pages that start what they use: each tour goes on where its last page ended.
 TOURS = [
@@ -49,6 +51,7 @@ NOT_PLAYED = {
     "install.md": "a dependency of another program is not a command",
     **dict.fromkeys(
         (
+            TESTS,
             "testing/index.md",
             "testing/snapshots.md",
             "testing/tutorial.md",
@@ -84,23 +87,38 @@ def test_examples(kind: type[Broker], tmp_path: Path) -> None:
         reader.play((DOCS / EXAMPLES).read_text())
 
 
-@pytest.mark.timeout(300)  # Spark starts slowly
-def test_spark(broker: Broker, tmp_path: Path) -> None:
-    """With the Spark of the environment, or that of the cache of other people's clients."""
+@pytest.fixture(scope="module")
+def spark() -> dict[str, str]:
+    """The variables for the Spark of the environment, or that of the cache of other people's."""
+    if "JAVA_HOME" not in os.environ:
+        need_program("java")
     missing = {"pyspark": "spark.txt", "pyarrow": "arrow.txt"}
     folders = [
         str(install.python_packages(pins))
         for module, pins in missing.items()
         if importlib.util.find_spec(module) is None
     ]
-    with Reader(
-        tmp_path,
-        broker.address,
-        PYTHONPATH=os.pathsep.join(folders),
-        SPARK_LOCAL_IP="127.0.0.1",
-        SPARK_LOCAL_HOSTNAME="localhost",
-    ) as reader:
+    return {
+        "JDK_JAVA_OPTIONS": spark_java.QUICK,
+        "PYTHONPATH": os.pathsep.join(folders),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": "localhost",
+    }
+
+
+@pytest.mark.timeout(300)  # Spark starts slowly
+def test_spark(broker: Broker, spark: dict[str, str], tmp_path: Path) -> None:
+    with Reader(tmp_path, broker.address, **spark) as reader:
         reader.play((DOCS / SPARK).read_text())
+
+
+@pytest.mark.timeout(300)
+def test_the_test_of_a_spark_job(spark: dict[str, str], tmp_path: Path) -> None:
+    """The job and its test, as they stand in their section."""
+    section = (DOCS / TESTS).read_text().partition("## Your Spark job\n")[2]
+    assert "pytest test_totals.py" in section
+    with Reader(tmp_path, **spark) as reader:
+        reader.play(section)
 
 
 @pytest.mark.timeout(300)  # nodes are restarted one by one, beside other tests
