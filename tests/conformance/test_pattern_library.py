@@ -66,7 +66,7 @@ def test_random_patterns(length: int) -> None:
     for pattern, answer in zip(patterns, answers, strict=True):
         assert ours(pattern, texts) == answer, (seed, pattern, texts)
     assert sum(answer.startswith("!") for answer in answers) > 200
-    assert sum("1" in answer for answer in answers if not answer.startswith("!")) > 200
+    assert sum("1" in answer for answer in answers if not answer.startswith("!")) > 50
 
 
 def test_scripts() -> None:
