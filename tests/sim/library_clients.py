@@ -250,6 +250,7 @@ class ReaderProgram:
         self._tps = list(topic_partitions)
         self._settings = settings
         self._reread_count = 0
+        self.is_stopping = False  # it does not begin again: a quota lets it read so much, no more
         self.positions: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
@@ -277,7 +278,8 @@ class ReaderProgram:
                 return
             for record in records:
                 self._see(record, passages)
-            if rng.random() < 0.004 or world.reread_count != self._reread_count:
+            begins_again = not self.is_stopping and rng.random() < 0.004
+            if begins_again or world.reread_count != self._reread_count:
                 self._reread_count = world.reread_count
                 return
 

@@ -130,6 +130,8 @@ class LibraryPrograms:
         """Let no more be written, and nothing be made anew."""
         for producer in self._producers:
             producer.is_stopping = True
+        for reader in self._readers:
+            reader.is_stopping = True
         if self._topic is not None:
             self._topic.is_stopping = True
         self._commits = self._commit_count()

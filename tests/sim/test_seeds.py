@@ -38,6 +38,7 @@ TRANSACTION_REGRESSIONS = {
     4036: "a decision that was in the log, but could not be flushed, was made again",
     5085: "a coordinator that had been replaced fenced a producer of its successor",
     90849: "an older process, whose request came after that of the newer one, fenced it",
+    90944: "readers that a quota slows began again, and again, before they were at the end",
 }
 _DISK_SEEDS = range(1, 11)
 _SECURED_SEEDS = (1, 4, 11, 12)
