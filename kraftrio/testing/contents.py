@@ -132,8 +132,8 @@ class Contents:
             sent = [
                 await producer.send(
                     topic,
-                    _as_bytes(value),
-                    key=_as_bytes(key),
+                    as_bytes(value),
+                    key=as_bytes(key),
                     headers=headers,
                     partition=partition,
                     timestamp_ms=timestamp_ms,
@@ -285,5 +285,6 @@ async def _keep_polling(consumer: Consumer[bytes, bytes]) -> None:
         await consumer.poll()
 
 
-def _as_bytes(content: bytes | str | None) -> bytes | None:
+def as_bytes(content: bytes | str | None) -> bytes | None:
+    """Return a key or a value as clients send it; text is UTF-8."""
     return content.encode() if isinstance(content, str) else content

@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
+from kraftrio.testing.simulation.frames import FrameCutter
 from kraftrio.testing.simulation.network import Internet, SimSocket
 from kraftrio.wire.codec.message import decode
 from kraftrio.wire.protocol.api import APIS, ApiKey, decode_request, response_header_version
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
 
 KEPT_BYTES = 64 << 20
-_SIZE = struct.Struct(">i")
 _START = struct.Struct(">hhi")  # api key, version, correlation id
 _ID = struct.Struct(">i")
 # What says nothing about a record, and comes all the time.
@@ -97,32 +97,11 @@ class Exchange:
         return found
 
 
-class _Frames:
-    """Cuts one direction of a connection into frames."""
-
-    __slots__ = ("_rest",)
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def cut(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the frames that are whole with this chunk, without their lengths."""
-        data = self._rest + chunk if self._rest else chunk
-        position, size = 0, len(data)
-        while size - position >= _SIZE.size:
-            end = position + _SIZE.size + _SIZE.unpack_from(data, position)[0]
-            if end > size:
-                break
-            yield data[position + _SIZE.size : end]
-            position = end
-        self._rest = data[position:]
-
-
 class _Conversation:
     """One connection of a client: the four ends that frames come by, and what is not answered."""
 
     def __init__(self) -> None:
-        self.sent, self.reached, self.answered, self.arrived = (_Frames() for _ in range(4))
+        self.sent, self.reached, self.answered, self.arrived = (FrameCutter() for _ in range(4))
         self.open: dict[int, Exchange] = {}
 
 

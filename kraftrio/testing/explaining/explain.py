@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kraftrio.testing.contents import as_bytes
 from kraftrio.testing.explaining import placement, rereads, visibility
 from kraftrio.testing.explaining.evidence import Answer, Evidence, Place, Reason
 from kraftrio.wire.records.batch import Record
@@ -64,7 +65,7 @@ def explain(
             "explain() takes a record, or a topic with partition and offset, or a topic with the"
             " value (and key) of what was sent"
         )
-    key, value = (_as_bytes(each) for each in (key, value))
+    key, value = (as_bytes(each) for each in (key, value))
     answer, send, place = visibility.of_record(evidence, record, key, value)
     wanted = [f"{name} {each!r}" for name, each in (("key", key), ("value", value)) if each]
     subject = f"{record} record with {', '.join(wanted)}"
@@ -92,7 +93,3 @@ def _of_place(evidence: Evidence, place: Place, wanted: Record | None) -> Explan
         rereads.of_place(evidence, place),
         placement.of_send(evidence, placement.send_of(evidence, place)),
     )
-
-
-def _as_bytes(content: bytes | str | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content

@@ -32,14 +32,19 @@ def story_of(
     Args:
         packets: with the bytes and connections of the network, too.
     """
-    events = [
+    asked: Iterable[Event] = ()
+    if cluster is not None and exchanges is not None:
+        asked = told(exchanges, _topic_names(cluster, exchanges))
+    return _in_order(world, asked, packets=packets)
+
+
+def _in_order(world: World, asked: Iterable[Event], *, packets: bool = False) -> list[Event]:
+    traced = [
         event
         for event in events_of(world.trace.newest)
         if packets or event.who != "net" or event.kind in _LINKS
     ]
-    if cluster is not None and exchanges is not None:
-        events += told(exchanges, _topic_names(cluster, exchanges))
-    return sorted(events, key=lambda event: float(event.time))
+    return sorted([*traced, *asked], key=lambda event: float(event.time))
 
 
 def _topic_names(cluster: Cluster, exchanges: Exchanges) -> dict[bytes, str]:
@@ -61,11 +66,12 @@ def of_world(world: World, cluster: Cluster, exchanges: Exchanges | None) -> Evi
     """Everything that happened in a world so far."""
     assert exchanges is not None
     nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
+    topic_names = _topic_names(cluster, exchanges)
     is_whole = exchanges.is_whole and world.trace.count == len(world.trace.newest)
     return Evidence(
-        story_of(world, cluster, exchanges),
+        _in_order(world, told(exchanges, topic_names)),
         list(exchanges),
-        _topic_names(cluster, exchanges),
+        topic_names,
         _images(nodes),
         lambda topic_partition: _replicas(nodes, topic_partition),
         "" if is_whole else "it has no beginning, which is too long ago or before a snapshot",

@@ -181,8 +181,8 @@ def _deleted(evidence: Evidence, place: Place, start: int) -> Answer:
     )
     requests = [each for each in deletions(evidence, place) if each.answered_s is not None]
     text = f"{name} begins at offset {start} now"
-    for request in requests:
-        return Answer(Reason.DELETED_BY_REQUEST, text, evidence.line_of(request))
+    if requests:
+        return Answer(Reason.DELETED_BY_REQUEST, text, evidence.line_of(requests[0]))
     if retention is not None:
         return Answer(Reason.DELETED_BY_RETENTION, text, retention)
     return Answer(Reason.UNKNOWN, evidence.unknown(f"it was deleted, {text}"))

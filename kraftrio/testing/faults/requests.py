@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import struct
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,13 +27,13 @@ from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.server.context import Handler, RequestContext
 from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster
+from kraftrio.testing.simulation.frames import FRAME_SIZE, FrameCutter
 from kraftrio.testing.simulation.network import HostNetwork, SimSocket
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
 
-_HEAD = struct.Struct(">ih")  # size of the frame, api key
-_SIZE_BYTES = 4
+_API_KEY = struct.Struct(">h")
 _DUPLICATE_DEADLINE_S = 30.0
 
 
@@ -89,7 +90,7 @@ class RequestFaults:
         self._nursery = nursery
         self._is_program = is_program
         self._awaited: list[_Awaited] = []
-        self._partial: dict[int, bytes] = {}  # the beginning of a frame, by socket
+        self._cutters: defaultdict[int, FrameCutter] = defaultdict(FrameCutter)  # by socket
         self._machines: dict[str, str] = {}  # by address
         cluster.internet.observers.append(self._on_send)
         cluster.on_made = self._stand_before
@@ -175,24 +176,10 @@ class RequestFaults:
             or not self._is_program(machine)
         ):
             return
-        for frame in self._frames_in(sock.serial, chunk):
-            awaited = self._take(_HEAD.unpack_from(frame)[1], machine, is_refusal=False)
+        for frame in self._cutters[sock.serial].cut(chunk):
+            awaited = self._take(_API_KEY.unpack_from(frame)[0], machine, is_refusal=False)
             if awaited is not None and awaited.happen is not None:
                 awaited.happen(sock, frame)
-
-    def _frames_in(self, serial: int, chunk: bytes) -> list[bytes]:
-        """The requests that end in what a socket sends."""
-        found = []
-        data = self._partial.pop(serial, b"") + chunk
-        while len(data) >= _HEAD.size:
-            end = _SIZE_BYTES + _HEAD.unpack_from(data)[0]
-            if len(data) < end:
-                break
-            found.append(data[:end])
-            data = data[end:]
-        if data:
-            self._partial[serial] = data
-        return found
 
     async def _send_again(self, machine: str, node: str, frame: bytes, after_s: float) -> None:
         await trio.sleep(after_s)
@@ -204,7 +191,7 @@ class RequestFaults:
                 self._internet.world.note("world", "fault", f"it came once: {error}")
                 return
             try:
-                self._internet.carry(sock, frame)
+                self._internet.carry(sock, FRAME_SIZE.pack(len(frame)) + frame)
                 await sock.wait_readable()
             finally:
                 sock.close()
