@@ -176,6 +176,14 @@ def batch_at(partition: Partition, offset: int) -> Batch | None:
     return None
 
 
+def may_be_same(header: BatchHeader, sent: BatchHeader) -> bool:
+    """Whether a batch in a log may be one that was sent: by its producer and sequence, if any."""
+    if not sent.has_producer_id:
+        return not header.has_producer_id
+    mine = (sent.producer_id, sent.producer_epoch, sent.base_sequence)
+    return (header.producer_id, header.producer_epoch, header.base_sequence) == mine
+
+
 def batches_in(records: bytes | memoryview) -> Iterator[Batch]:
     """The batches of what was sent or answered; one that is cut off at its end is left out."""
     for header in iter_headers(records, allow_partial=True):

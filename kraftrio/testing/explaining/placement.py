@@ -12,7 +12,14 @@ from __future__ import annotations
 import re
 
 from kraftrio.clients.producer.partitioner import partition_for_key
-from kraftrio.testing.explaining.evidence import Answer, Evidence, Place, Reason, batch_at
+from kraftrio.testing.explaining.evidence import (
+    Answer,
+    Evidence,
+    Place,
+    Reason,
+    batch_at,
+    may_be_same,
+)
 from kraftrio.testing.explaining.requests import Send, partition_count, sends
 
 
@@ -33,12 +40,8 @@ def send_of(evidence: Evidence, place: Place) -> Send | None:
     header = batch[0]
     for send in found:
         sent = send.header
-        is_same = (sent.producer_id, sent.producer_epoch, sent.base_sequence) == (
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-        )
-        if is_same and send.record.offset - sent.base_offset == place.offset - header.base_offset:
+        delta = send.record.offset - sent.base_offset
+        if delta == place.offset - header.base_offset and may_be_same(header, sent):
             return send
     return None
 

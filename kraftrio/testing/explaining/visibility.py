@@ -16,6 +16,7 @@ from kraftrio.testing.explaining.evidence import (
     Place,
     Reason,
     batch_at,
+    may_be_same,
 )
 from kraftrio.testing.explaining.requests import Send, deletions, sends
 from kraftrio.testing.story import Event
@@ -106,19 +107,12 @@ def _offset_in_log(evidence: Evidence, send: Send) -> int:
     sent = send.header
     for scanned in found[1].log.batches(found[1].log.log_start_offset):
         header = scanned.header
-        if header.is_control or not _may_be_same(header, sent):
+        if header.is_control or not may_be_same(header, sent):
             continue
         for record in iter_records(scanned.buffer, header):
             if (record.key, record.value) == (send.record.key, send.record.value):
                 return record.offset
     return -1
-
-
-def _may_be_same(header: BatchHeader, sent: BatchHeader) -> bool:
-    if not sent.has_producer_id:
-        return not header.has_producer_id
-    mine = (sent.producer_id, sent.producer_epoch, sent.base_sequence)
-    return (header.producer_id, header.producer_epoch, header.base_sequence) == mine
 
 
 def _not_written(evidence: Evidence, send: Send) -> Answer:
