@@ -539,6 +539,7 @@ class PartitionLog:
         new.rename_files("")
         new.indexes.set_config(self.config)
         self.segments.replace(old, new)
+        self._tail.clear()  # it may hold records that are no longer in the log
         self.size_bytes = self.segments.total_bytes()
         self.producers.snapshots.remove_stray(self.segments.base_offsets)
 

@@ -4,7 +4,7 @@ Rules:
 1. It works by demand: nothing is kept until a read reaches the end of the log, and no longer than
    the limit's worth of appends without a read that it served.
 2. It holds the batches just before the log end without a gap; whatever else changes the log's end
-   (truncation, an append as follower) clears it.
+   (truncation, an append as follower) clears it, as does the cleaner's swap of segments.
 3. Batches are copied in: the buffer of a request is used again for the next one.
 4. All logs share one `TailBudget`; when that is full the log that has been filling longest loses.
 

@@ -17,7 +17,7 @@ from kraftrio.broker.log.segment.names import LOG_SUFFIX
 from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import BatchHeader, Compression, Record, build_batch, verify_crc
 from tests.support.cleaning import clean, finish, start_run
-from tests.support.logs import DIRECTORY, NOW_MS, LogContext, batch, load_tree
+from tests.support.logs import DIRECTORY, NOW_MS, LogContext, batch, load_tree, records_of
 from tests.support.memory_files import MemoryFileSystem
 
 DAY_MS = 86_400_000
@@ -60,6 +60,18 @@ def test_newest_record_of_each_key_stays() -> None:
     assert context.log.first_dirty_offset == run.end_offset == 5
     assert run.bytes_after < run.bytes_before
     assert context.log.size_bytes == context.log.segments.total_bytes()
+
+
+def test_a_reader_gets_no_removed_record_from_memory() -> None:
+    """The newest records are kept in memory for readers at the end, also beyond a roll."""
+    context = compacted()
+    context.append(b"0", key=b"a")
+    assert context.log.read(1, 100, max_offset=1, min_one_batch=True).records == b""
+    for value in (b"1", b"2", b"3"):
+        context.append(value, key=b"a")
+    clean(context)
+    read = context.log.read(1, 1000, max_offset=4, min_one_batch=True)
+    assert [record.value for record in records_of(read.records)] == [b"3"]
 
 
 @pytest.mark.parametrize("compression", list(Compression))
