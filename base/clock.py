@@ -1,7 +1,7 @@
-"""The broker's two clocks: wall time for what records and files say, monotonic time for deadlines.
+"""Two clocks: wall time for what records and files say, monotonic time for deadlines.
 
-Everything that needs a time takes it from one `Clock`, so that a simulation can run whole nodes in
-virtual time.
+A node takes both from one `Clock`, so that a simulation can run whole nodes in virtual time; the
+clients read the wall clock by `wall_ms`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import time
 import trio
 
 
+def wall_ms() -> int:
+    """Return the milliseconds since 1970 by the system's clock, which may jump."""
+    return time.time_ns() // 1_000_000
+
+
 class Clock:
     """Milliseconds of the wall clock, and of Trio's clock for deadlines."""
 
     __slots__ = ()
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch; may jump."""
-        return time.time_ns() // 1_000_000
+        """Milliseconds since 1970; may jump."""
+        return wall_ms()
 
     def monotonic_ms(self) -> float:
         """Milliseconds on Trio's clock; never goes back, virtual in tests with a mock clock."""

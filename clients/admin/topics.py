@@ -5,9 +5,9 @@ Called by: `admin`. KIP-4, KIP-195, KIP-204, KIP-339.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, by_topic, collect
 from kraftrio.clients.admin.types import (
     CreatedTopic,
@@ -221,7 +221,7 @@ async def list_offsets(
                     listed,
                 )
 
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     checked = {
         topic_partition(item): _timestamp(spec, now_ms)
         for item, spec in by_item("wanted", wanted).items()

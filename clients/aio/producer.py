@@ -9,12 +9,12 @@ call. Everything else is as in `clients.producer`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.aio.bridge import client_of_asyncio, opened, runs_in_thread
 from kraftrio.clients.aio.host import Host, notify
 from kraftrio.clients.arguments.times import Moment
@@ -161,7 +161,7 @@ class Producer(_trio.Producer[K, V]):
                 or self._schedule.wants_sender
             ):
                 return None
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = wall_ms()
             accepted = self._core.append(known, None, plain_key, plain, (), now_ms)
         return accepted if isinstance(accepted, _trio.Delivery) else None
 

@@ -16,7 +16,6 @@ import functools
 import logging
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -84,10 +83,6 @@ class Session:
                 f"no broker answered at {self.target.servers} within {waited_s:.1f} s"
                 f" ({one_line(str(error))}); {doctor_hint(self.target)}"
             ) from None
-
-    def now_ms(self) -> int:
-        """Return what time it is."""
-        return time.time_ns() // 1_000_000
 
 
 def doctor_hint(target: TargetCluster) -> str:

@@ -5,11 +5,11 @@ Called by: the command, the node's command, and all of the console.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.cli.connect import TargetCluster
 from kraftrio.clients.config import AdminConfig, ClientConfig, ProducerConfig, make_config
 from kraftrio.clients.consumer.config import ConsumerConfig
@@ -17,10 +17,6 @@ from kraftrio.net.transport import Network
 
 CLIENT_ID: Final = "kraftrio-console"
 DEFAULT_TIMEOUT_S: Final = 5.0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,7 @@ class ConsoleSettings:
     host_names: frozenset[str] = frozenset()
     timeout_s: float = DEFAULT_TIMEOUT_S
     network: Network | None = None
-    now_ms: Callable[[], int] = field(default=_now_ms)
+    now_ms: Callable[[], int] = field(default=wall_ms)
 
     @property
     def timeout_ms(self) -> int:

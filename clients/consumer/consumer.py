@@ -28,7 +28,6 @@ from __future__ import annotations
 import logging
 import math
 import random
-import time
 from collections.abc import (
     AsyncIterator,
     Coroutine,
@@ -43,6 +42,7 @@ from typing import Any, Generic, Self, Unpack, overload
 import trio
 
 from kraftrio.base.background import run_aside
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients import surroundings
 from kraftrio.clients.arguments.several import Partitions, all_partitions, by_item, topic_partitions
 from kraftrio.clients.arguments.several import topic_partition as as_partition
@@ -455,7 +455,7 @@ class Consumer(Generic[K, V]):
             TimedOutError, KafkaClientError: it could not be found out.
         """
         self._calls.check_open()
-        moment_ms = past_moment_ms("timestamp_ms", timestamp_ms, time.time_ns() // 1_000_000)
+        moment_ms = past_moment_ms("timestamp_ms", timestamp_ms, wall_ms())
         states = self._partitions.chosen(partitions)
         wanted = dict.fromkeys((state.topic_partition for state in states), moment_ms)
         found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
@@ -615,7 +615,7 @@ class Consumer(Generic[K, V]):
             TimedOutError, KafkaClientError: it could not be found out.
         """
         self._calls.check_open()
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         wanted = {
             as_partition(each): past_moment_ms("a timestamp", moment, now_ms)
             for each, moment in by_item("timestamps_ms", timestamps_ms).items()

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable
 
 import trio
 
 from kraftrio.base.background import run_aside
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig, OffsetReset, ResetTo
@@ -270,4 +270,4 @@ def _timestamp(reset: OffsetReset | None) -> int:
         return EARLIEST_TIMESTAMP
     if reset.to is ResetTo.LATEST:
         return LATEST_TIMESTAMP
-    return max(time.time_ns() // 1_000_000 - reset.ago_ms, 0)
+    return max(wall_ms() - reset.ago_ms, 0)

@@ -28,6 +28,7 @@ from typing import Any, Generic, Self, Unpack
 import trio
 
 from kraftrio.base.background import run_aside
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients import surroundings
 from kraftrio.clients.arguments.times import Moment, moment_ms
 from kraftrio.clients.arguments.values import (
@@ -238,7 +239,7 @@ class Producer(Generic[K, V]):
             or (key is not None and type(key) is not bytes)
         ):
             return await self._send_checked(topic, value, key, headers, partition, timestamp_ms)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = time.time_ns() // 1_000_000  # as `wall_ms`, whose call would be felt here
         if (
             key is None
             and (queue := known.sticky) is not None
@@ -318,7 +319,7 @@ class Producer(Generic[K, V]):
         plain: Sequence[Any] = values
         if set(map(type, values)) != {bytes}:
             plain = [content("value", each) or b"" for each in values]
-        left = Values(plain, time.time_ns() // 1_000_000)
+        left = Values(plain, wall_ms())
         while not left.is_empty:
             if self._schedule.wants_sender:
                 self._sender.pump()
@@ -358,10 +359,7 @@ class Producer(Generic[K, V]):
         key_bytes = self._serialized("key", topic, key, self._key_serializer)
         value_bytes = self._serialized("value", topic, value, self._value_serializer)
         checked = as_headers(headers)
-        if timestamp_ms is None:
-            at_ms = time.time_ns() // 1_000_000
-        else:
-            at_ms = moment_ms("timestamp_ms", timestamp_ms)
+        at_ms = wall_ms() if timestamp_ms is None else moment_ms("timestamp_ms", timestamp_ms)
         if partition is not None:
             partition = whole_number("partition", partition, 0, MAX_INT32)
         number = self._open_transaction()

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import trio
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.base.exception_groups import innermost
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.config.config import BrokerConfig, PropertyError
@@ -192,7 +193,7 @@ class LocalNode:
     def load(self, image: DiskImage) -> None:
         """Replace all that is on its disk, while it does not run; `check_takes` comes first."""
         if self._disk is not None:
-            self._disk = SimDisk.of(image, _wall_ms)
+            self._disk = SimDisk.of(image, wall_ms)
         else:
             lay(image, self._folder())
 
@@ -226,10 +227,6 @@ class LocalNode:
 async def _run_here(work: Callable[[], object]) -> None:
     await trio.lowlevel.checkpoint()
     work()
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class LocalNodes:
@@ -277,7 +274,7 @@ class LocalNodes:
                     **spec.config,
                 }
             )
-            disk = SimDisk(_wall_ms) if spec.folder is None else None
+            disk = SimDisk(wall_ms) if spec.folder is None else None
             yield node_id, LocalNode(config, self._ports, disk, self.trace)
 
     async def start(self, nursery: trio.Nursery) -> None:
@@ -292,9 +289,9 @@ class LocalNodes:
 
     async def snapshot(self, nursery: trio.Nursery) -> Snapshot:
         """Take what is on all disks. With folders, nodes that run are killed and started again."""
-        wall_ms = _wall_ms()
+        now_ms = wall_ms()
         if self._parent is None:
-            return Snapshot(self._images(""), wall_ms)
+            return Snapshot(self._images(""), now_ms)
         copies = tempfile.mkdtemp(prefix=".snapshot-", dir=self._parent)
         self._copies.append(copies)
         running = [node for node in self.by_id.values() if node.is_running]
@@ -303,7 +300,7 @@ class LocalNodes:
             disks = await trio.to_thread.run_sync(self._images, copies)
         finally:
             await _start(running, nursery)
-        return Snapshot(disks, wall_ms)
+        return Snapshot(disks, now_ms)
 
     def _images(self, copies: str) -> dict[int, DiskImage]:
         return {

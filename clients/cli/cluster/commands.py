@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.cli.cluster.health import check_partitions
 from kraftrio.clients.cli.cluster.standing import all_topics, broker_rows, least_isrs, quorum_rows
 from kraftrio.clients.cli.failures import CommandError
@@ -91,7 +92,7 @@ async def quorum(session: Session) -> None:
         "leader_epoch": found.leader_epoch,
         "high_watermark": found.high_watermark,
     }
-    rows = quorum_rows(found, session.now_ms())
+    rows = quorum_rows(found, wall_ms())
     if session.output.as_json:
         session.output.rows(_REPLICAS, [{**head, **row} for row in rows])
         return

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import trio
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.groups import reset as resets
@@ -206,7 +207,7 @@ def _form(session: Session, forms: Mapping[str, Any]) -> tuple[resets.Form, int 
         raise click.UsageError(f"give one of {names}")
     (name,) = given
     value = forms[name]
-    now_ms = session.now_ms()
+    now_ms = wall_ms()
     match name:
         case "to_offset":
             return resets.to_offset(value), None

@@ -5,7 +5,6 @@ Each makes a topic of its own, unless one is named, and deletes it. Called by: t
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 import trio
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import NewTopic
 from kraftrio.clients.cli.perf.results import Measurement
@@ -49,7 +49,7 @@ class Load:
 @asynccontextmanager
 async def own_topic(session: Session, servers: str, load: Load) -> AsyncIterator[str]:
     """Have a topic while the body runs."""
-    name = f"kraftrio-perf-{time.time_ns() // 1_000_000}"
+    name = f"kraftrio-perf-{wall_ms()}"
     async with Admin(servers, **session.settings(AdminConfig)) as admin:
         await admin.create_topics([NewTopic(name, load.partitions)])
         try:

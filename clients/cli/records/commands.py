@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.cli.names import GROUP, TOPIC
 from kraftrio.clients.cli.output import tell
 from kraftrio.clients.cli.partitions import describe_topics, partitions_of
@@ -69,7 +70,7 @@ async def produce(session: Session, topic: str, **given: Any) -> None:
     """Write lines into a topic: of a file, or of what comes in."""
     options = ProduceOptions(**given)
     settings = options.settings(session)
-    destination = options.destination(topic, session.now_ms())
+    destination = options.destination(topic, wall_ms())
     partition = options.partition
     async with session.admin() as admin:
         await partitions_of(admin, topic, () if partition is None else (partition,))
@@ -137,7 +138,7 @@ async def consume(session: Session, topics: tuple[str, ...], **given: Any) -> No
     options = ConsumeOptions(**given)
     options.check()
     render = options.renderer(session.output)
-    now_ms = session.now_ms()
+    now_ms = wall_ms()
     start, until_ms = options.start(now_ms), options.until_ms(now_ms)
     async with session.admin() as admin:
         items = [

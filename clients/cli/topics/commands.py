@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import (
     AlterConfigOp,
@@ -229,7 +230,7 @@ async def delete_records(
     """Delete the oldest records of a topic."""
     async with session.admin() as admin:
         items = await partitions_of(admin, name, chosen)
-        offsets = await offsets_before(admin, items, before, session.now_ms())
+        offsets = await offsets_before(admin, items, before, wall_ms())
         shown = ", ".join(f"{partition_text(item)} to {offset}" for item, offset in offsets.items())
         confirm(f"delete the records of {shown}?", yes)
         results = await admin.delete_records(offsets, raise_errors=False)
@@ -255,9 +256,7 @@ async def offsets(
     """Show where the partitions begin and end."""
     async with session.admin() as admin:
         items = await partitions_of(admin, name, chosen)
-        rows = await topic_offsets(
-            admin, items, at, session.now_ms(), read_committed=read_committed
-        )
+        rows = await topic_offsets(admin, items, at, wall_ms(), read_committed=read_committed)
     columns = _OFFSETS if at is not None else _OFFSETS[:5]
     session.output.rows(columns, rows)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from kraftrio.base.clock import wall_ms
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import AbortTransactionSpec, TransactionDescription
 from kraftrio.clients.arguments.nearest import did_you_mean
@@ -85,7 +86,7 @@ async def describe(session: Session, ids: tuple[str, ...]) -> None:
                 hint = did_you_mean(name, known) or "; kraftrio transaction list shows them"
                 raise CommandError(f"there is no transactional id {name!r}{hint}")
     found = results.values_or_raise()
-    now_ms = session.now_ms()
+    now_ms = wall_ms()
     session.output.rows(_DESCRIPTION, [_row(name, each, now_ms) for name, each in found.items()])
 
 
