@@ -44,7 +44,7 @@ unit/kraftrio/testing/explaining/test_rereads: kraftrio/testing/explaining/ requ
 sim/test_disk: kraftrio/testing/simulation/ damage disk disk_image survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 unit/kraftrio/testing/faults/test_player: kraftrio/testing/simulation/ in_sync
-unit/kraftrio/testing/faults/test_requests: kraftrio/testing/simulation/ frames
+unit/kraftrio/testing/explaining/test_exchanges: kraftrio/testing/traffic/ frames simulated traffic
 sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
 sim/test_world: kraftrio/testing/simulation/ cluster incarnation world

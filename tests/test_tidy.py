@@ -45,6 +45,7 @@ MAY_OPEN = {
 PASS_WAITING_ON = {
     "broker/server/admission/admission.py",
     "kraftrio/commands/node_console.py",
+    "kraftrio/testing/faults/on_demand.py",
     "kraftrio/testing/subjects.py",
     "net/sasl/credentials.py",
     "net/secured_network.py",

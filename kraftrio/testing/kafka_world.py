@@ -44,17 +44,19 @@ from kraftrio.testing.contents import Contents
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_world, story_of
-from kraftrio.testing.faults.on_demand import LOOKER, Links, NodeFaults, WorldFaults
+from kraftrio.testing.faults.on_demand import Links, NodeFaults, WorldFaults
 from kraftrio.testing.faults.plan import PROGRAM, Fault, check_nodes
 from kraftrio.testing.faults.player import FaultPlayer
 from kraftrio.testing.leftovers import LeftOpen, Leftovers
 from kraftrio.testing.node_settings import node_settings
-from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster, Shape
+from kraftrio.testing.simulation.cluster import Cluster, Shape
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
+from kraftrio.testing.traffic.simulated import SimTraffic
+from kraftrio.testing.traffic.traffic import LOOKER
 from kraftrio.testing.waiting import LAST_EVENTS, Wait
 from kraftrio.wire.primitives import TopicPartition
 
@@ -102,6 +104,7 @@ class KafkaWorld(Subjects):
         self._contents: Contents | None = None
         self._former: Contents | None = None  # before the last snapshot was restored
         self._on_demand: WorldFaults | None = None
+        self._traffic: SimTraffic | None = None
         self._exchanges: Exchanges | None = None
         self._machine_numbers = itertools.count(1)
         self._client_numbers = itertools.count(1)
@@ -150,9 +153,9 @@ class KafkaWorld(Subjects):
     def _look_after(self, cluster: Cluster) -> WorldFaults:
         """Be the world of a cluster."""
         self._cluster, self._contents, self._former = cluster, None, None
-        node_names = {node.name for node in cluster.nodes.values()}
-        self._exchanges = Exchanges(cluster.internet, node_names, BROKER_PORT)
-        self._on_demand = WorldFaults(cluster, cluster.nursery, self._inside)
+        self._traffic = SimTraffic(cluster)
+        self._exchanges = Exchanges(self._traffic)
+        self._on_demand = WorldFaults(cluster, self._traffic, self._inside)
         return self._on_demand
 
     def _leave(self) -> None:
@@ -160,9 +163,8 @@ class KafkaWorld(Subjects):
         self._kill_all()
         self._close(self._former)
         self._close(self._contents)
-        self._faults().requests.end()
-        if self._exchanges is not None:
-            self._exchanges.end()
+        assert self._traffic is not None
+        self._traffic.end()
         self._cluster = None
 
     async def _begin(self, snapshot: Snapshot | None) -> None:

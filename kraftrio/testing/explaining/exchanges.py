@@ -1,10 +1,9 @@
 """What clients asked of brokers in a run, and how far each request and its answer came.
 
-Owns: `Exchange`, and `Exchanges`, which listens to an `Internet`. Rules:
+Owns: `Exchange`, and `Exchanges`, which looks at a `Traffic`. Rules:
 1. Frames are kept as they are and decoded when somebody asks: a run that nobody asks about pays for
    cutting alone.
 2. Kept are the newest, of `KEPT_BYTES` in all; `is_whole` tells whether any is missing.
-3. Requests between nodes are left out.
 
 Called by: `kafka_world`.
 """
@@ -13,12 +12,11 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from kraftrio.testing.simulation.frames import FrameCutter
-from kraftrio.testing.simulation.network import Internet, SimSocket
+from kraftrio.testing.traffic.traffic import Talk, Traffic
 from kraftrio.wire.codec.message import decode
 from kraftrio.wire.protocol.api import APIS, ApiKey, decode_request, response_header_version
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
@@ -38,18 +36,20 @@ class Exchange:
     Attributes:
         number: the order in which requests were sent.
         connection: tells the connections of a run apart.
+        key: the connection and the correlation id, which is used once at a time.
         machine, node: who asked whom, such as "program" and "n1".
         sent_s, reached_s, answered_s, arrived_s: when the request was sent and reached the broker,
             and when the answer was sent and came back; None: it has not.
     """
 
     def __init__(
-        self, number: int, connection: int, sock: SimSocket, sent_s: float, frame: bytes
+        self, number: int, talk: Talk, correlation_id: int, sent_s: float, frame: bytes
     ) -> None:
         self.number = number
-        self.connection = connection
-        self.machine = sock.host.name
-        self.node = sock.peer.host.name
+        self.connection = talk.number
+        self.machine = talk.machine
+        self.node = talk.node
+        self.key = talk.number, correlation_id
         self.sent_s = sent_s
         self.reached_s: float | None = None
         self.answered_s: float | None = None
@@ -97,39 +97,20 @@ class Exchange:
         return found
 
 
-class _Conversation:
-    """One connection of a client: the four ends that frames come by, and what is not answered."""
-
-    def __init__(self) -> None:
-        self.sent, self.reached, self.answered, self.arrived = (FrameCutter() for _ in range(4))
-        self.open: dict[int, Exchange] = {}
-
-
 class Exchanges:
-    """See the module.
+    """See the module; it looks at traffic from now on."""
 
-    Args:
-        node_names: the machines of the cluster's nodes.
-        port: where brokers listen for clients.
-    """
-
-    def __init__(self, internet: Internet, node_names: Collection[str], port: int) -> None:
-        self._world = internet.world
-        self._node_names = node_names
-        self._port = port
+    def __init__(self, traffic: Traffic) -> None:
         self.has_past = False  # the nodes began from a snapshot
-        self._conversations: dict[int, _Conversation] = {}
+        self._traffic = traffic
+        self._open: dict[tuple[int, int], Exchange] = {}  # by connection and correlation id
         self._kept: deque[Exchange] = deque()
         self._kept_bytes = 0
         self._count = 0
-        self._internet = internet
-        internet.observers.append(self._on_send)
-        internet.arrival_observers.append(self._on_arrival)
-
-    def end(self) -> None:
-        """Look at no more."""
-        self._internet.observers.remove(self._on_send)
-        self._internet.arrival_observers.remove(self._on_arrival)
+        traffic.on_sent.append(self._on_sent)
+        traffic.on_reached.append(self._on_reached)
+        traffic.on_answered.append(self._on_answered)
+        traffic.on_arrived.append(self._on_arrived)
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._kept)
@@ -139,49 +120,33 @@ class Exchanges:
         """Whether everything that was ever asked of these nodes is kept."""
         return not self.has_past and self._count == len(self._kept)
 
-    def _conversation(self, sock: SimSocket) -> _Conversation | None:
-        """The connection of a socket of a client."""
-        if (
-            sock.peer_port != self._port
-            or sock.host.is_node
-            or sock.peer.host.name not in self._node_names
-        ):
-            return None
-        return self._conversations.setdefault(sock.connection_id, _Conversation())
-
-    def _on_send(self, sock: SimSocket, chunk: bytes) -> None:
-        talk = self._conversation(sock)
-        if talk is not None:
-            for frame in talk.sent.cut(chunk):
-                self._add(talk, sock, frame)
-        elif (talk := self._conversation(sock.peer)) is not None:
-            for frame in talk.answered.cut(chunk):
-                found = talk.open.get(_ID.unpack_from(frame)[0])
-                if found is not None and found.answered_s is None:
-                    found.answered_s, found.answer_frame = self._world.now_s, frame
-                    self._kept_bytes += len(frame)
-
-    def _add(self, talk: _Conversation, sock: SimSocket, frame: bytes) -> None:
+    def _on_sent(self, talk: Talk, frame: bytes) -> None:
         key, _, correlation_id = _START.unpack_from(frame)
         if key in _LEFT_OUT:
             return
         self._count += 1
-        found = Exchange(self._count, sock.connection_id, sock, self._world.now_s, frame)
-        talk.open[correlation_id] = found
+        found = Exchange(self._count, talk, correlation_id, self._traffic.now_s(), frame)
+        self._open[found.key] = found
         self._kept.append(found)
         self._kept_bytes += len(frame)
         while self._kept_bytes > KEPT_BYTES:
-            self._kept_bytes -= self._kept.popleft().size_bytes
+            oldest = self._kept.popleft()
+            self._kept_bytes -= oldest.size_bytes
+            if self._open.get(oldest.key) is oldest:
+                del self._open[oldest.key]
 
-    def _on_arrival(self, sock: SimSocket, piece: bytes) -> None:
-        talk = self._conversation(sock)
-        if talk is not None:
-            for frame in talk.reached.cut(piece):
-                found = talk.open.get(_START.unpack_from(frame)[2])
-                if found is not None and found.reached_s is None:
-                    found.reached_s = self._world.now_s
-        elif (talk := self._conversation(sock.peer)) is not None:
-            for frame in talk.arrived.cut(piece):
-                found = talk.open.pop(_ID.unpack_from(frame)[0], None)
-                if found is not None:
-                    found.arrived_s = self._world.now_s
+    def _on_reached(self, talk: Talk, frame: bytes) -> None:
+        found = self._open.get((talk.number, _START.unpack_from(frame)[2]))
+        if found is not None and found.reached_s is None:
+            found.reached_s = self._traffic.now_s()
+
+    def _on_answered(self, talk: Talk, frame: bytes) -> None:
+        found = self._open.get((talk.number, _ID.unpack_from(frame)[0]))
+        if found is not None and found.answered_s is None:
+            found.answered_s, found.answer_frame = self._traffic.now_s(), frame
+            self._kept_bytes += len(frame)
+
+    def _on_arrived(self, talk: Talk, frame: bytes) -> None:
+        found = self._open.pop((talk.number, _ID.unpack_from(frame)[0]), None)
+        if found is not None:
+            found.arrived_s = self._traffic.now_s()

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kraftrio.testing.explaining.exchanges import Exchange
-from kraftrio.testing.faults.on_demand import LOOKER
 from kraftrio.testing.story import Event
+from kraftrio.testing.traffic.traffic import LOOKER
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import APIS, ApiKey

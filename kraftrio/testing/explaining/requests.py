@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftrio.testing.explaining.evidence import Evidence, Place, batches_in
 from kraftrio.testing.explaining.exchanges import Exchange
-from kraftrio.testing.faults.on_demand import LOOKER
+from kraftrio.testing.traffic.traffic import LOOKER
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition

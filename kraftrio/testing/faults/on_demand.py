@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import trio
-
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.faults import moves
 from kraftrio.testing.faults.requests import RequestFaults
 from kraftrio.testing.simulation.cluster import Cluster, SimNode
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.network import Internet
+from kraftrio.testing.traffic.traffic import LOOKER, Traffic
 from kraftrio.wire.primitives import TopicPartition
 
-LOOKER = "test"  # the machine from which the test itself looks at the cluster
 # What a node says, and that it may end, when its disk does.
 _FULL = ("No space left", "disk full", "load failed")
 _FAILED = (BROKEN, "log directory that is offline", "no log directory is online", "load failed")
@@ -158,10 +156,11 @@ class WorldFaults:
     """
 
     def __init__(
-        self, cluster: Cluster, nursery: trio.Nursery, contents: Callable[[], Contents]
+        self, cluster: Cluster, traffic: Traffic, contents: Callable[[], Contents]
     ) -> None:
         self.cluster = cluster
-        self.requests = RequestFaults(cluster, nursery, self.is_program)
+        self.requests = RequestFaults(traffic)
+        cluster.on_made = self.requests.stand_before
         self.links = Links(cluster.internet)
         self._contents = contents
 

@@ -1,7 +1,7 @@
 """Faults of the next request of a kind: held up, refused, done twice, or its answer lost.
 
-Owns: `RequestFaults`, which reads the requests as they leave a machine of the program's, and stands
-before the brokers' handlers. Rules:
+Owns: `RequestFaults`, which looks at the requests of a `Traffic`, and stands before the brokers'
+handlers. Rules:
 1. A fault waits for its request as long as it takes, and is gone then.
 2. A request whose answer is lost is done by its broker; the connection then breaks, as it does when
    a broker dies after it has written. What the client does about it is what is under test.
@@ -16,25 +16,18 @@ from __future__ import annotations
 
 import difflib
 import struct
-from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import trio
 
 from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.server.context import Handler, RequestContext
-from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster
-from kraftrio.testing.simulation.frames import FRAME_SIZE, FrameCutter
-from kraftrio.testing.simulation.network import HostNetwork, SimSocket
+from kraftrio.testing.traffic.traffic import LOOKER, OnFrame, Talk, Traffic
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
 
 _API_KEY = struct.Struct(">h")
-_DUPLICATE_DEADLINE_S = 30.0
 
 
 def api_key_of(name: str) -> ApiKey:
@@ -70,34 +63,17 @@ class _Awaited:
     api_key: ApiKey
     machine: str | None
     text: str
-    happen: Callable[[SimSocket, bytes], None] | None = None
+    happen: OnFrame | None = None
     refusal: ErrorCode = ErrorCode.NONE
 
 
 class RequestFaults:
-    """See the module.
+    """See the module."""
 
-    Args:
-        nursery: where what takes time goes on.
-        is_program: tells whether a machine is one of the program's.
-    """
-
-    def __init__(
-        self, cluster: Cluster, nursery: trio.Nursery, is_program: Callable[[str], bool]
-    ) -> None:
-        self._internet = cluster.internet
-        self._nodes = {node.name for node in cluster.nodes.values()}
-        self._nursery = nursery
-        self._is_program = is_program
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
         self._awaited: list[_Awaited] = []
-        self._cutters: defaultdict[int, FrameCutter] = defaultdict(FrameCutter)  # by socket
-        self._machines: dict[str, str] = {}  # by address
-        cluster.internet.observers.append(self._on_send)
-        cluster.on_made = self._stand_before
-
-    def end(self) -> None:
-        """Let no more requests be looked at."""
-        self._internet.observers.remove(self._on_send)
+        traffic.on_sent.append(self._on_sent)
 
     def lose_answer(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
         """Let the next request of this kind be done, and its answer be lost.
@@ -111,17 +87,14 @@ class RequestFaults:
             request,
             machine,
             "its answer is lost",
-            lambda sock, _: self._internet.cut(sock, lose_answers_s=after_s),
+            lambda talk, _: talk.lose_answers(after_s),
         )
 
     def delay(self, request: str, machine: str | None, *, seconds: float) -> None:
         """Let the next request of this kind arrive so much later, with all that follows it."""
-
-        def hold_up(sock: SimSocket, _frame: bytes) -> None:
-            self._internet.stall(sock, True)
-            self._internet.world.after(seconds, lambda: self._internet.stall(sock, False))
-
-        self._await(request, machine, f"is {seconds:g} s late", hold_up)
+        self._await(
+            request, machine, f"is {seconds:g} s late", lambda talk, _: talk.hold_up(seconds)
+        )
 
     def duplicate(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
         """Let the next request of this kind come to its broker twice.
@@ -129,12 +102,9 @@ class RequestFaults:
         Args:
             after_s: how much later the second one is sent.
         """
-
-        def send_again(sock: SimSocket, frame: bytes) -> None:
-            node = sock.peer.host.name
-            self._nursery.start_soon(self._send_again, sock.host.name, node, frame, after_s)
-
-        self._await(request, machine, "comes twice", send_again)
+        self._await(
+            request, machine, "comes twice", lambda talk, frame: talk.send_again(frame, after_s)
+        )
 
     def refuse(self, request: str, machine: str | None, *, error: str) -> None:
         """Let the next request of this kind not be done, but be answered with an error."""
@@ -148,7 +118,7 @@ class RequestFaults:
         request: str,
         machine: str | None,
         text: str,
-        happen: Callable[[SimSocket, bytes], None],
+        happen: OnFrame,
     ) -> None:
         self._awaited.append(_Awaited(api_key_of(request), machine, text, happen))
 
@@ -162,43 +132,22 @@ class RequestFaults:
             ):
                 self._awaited.remove(awaited)
                 text = f"{awaited.api_key.name} of {machine} {awaited.text}"
-                self._internet.world.note("world", "fault", text)
+                self._traffic.note("fault", text)
                 return awaited
         return None
 
     # -- on the way -----------------------------------------------------------------------------
 
-    def _on_send(self, sock: SimSocket, chunk: bytes) -> None:
-        machine = sock.host.name
-        if (
-            sock.peer_port != BROKER_PORT
-            or sock.peer.host.name not in self._nodes
-            or not self._is_program(machine)
-        ):
+    def _on_sent(self, talk: Talk, frame: bytes) -> None:
+        if not self._awaited or talk.machine == LOOKER:
             return
-        for frame in self._cutters[sock.serial].cut(chunk):
-            awaited = self._take(_API_KEY.unpack_from(frame)[0], machine, is_refusal=False)
-            if awaited is not None and awaited.happen is not None:
-                awaited.happen(sock, frame)
-
-    async def _send_again(self, machine: str, node: str, frame: bytes, after_s: float) -> None:
-        await trio.sleep(after_s)
-        network = HostNetwork(self._internet, machine)
-        with trio.move_on_after(_DUPLICATE_DEADLINE_S):
-            try:
-                sock = await network.connect(node, BROKER_PORT)
-            except OSError as error:
-                self._internet.world.note("world", "fault", f"it came once: {error}")
-                return
-            try:
-                self._internet.carry(sock, FRAME_SIZE.pack(len(frame)) + frame)
-                await sock.wait_readable()
-            finally:
-                sock.close()
+        awaited = self._take(_API_KEY.unpack_from(frame)[0], talk.machine, is_refusal=False)
+        if awaited is not None and awaited.happen is not None:
+            awaited.happen(talk, frame)
 
     # -- before the handlers ----------------------------------------------------------------------
 
-    def _stand_before(self, node: Node) -> None:
+    def stand_before(self, node: Node) -> None:
         """See every request that a node is to handle for a client."""
         services = node._broker and node._broker.services
         if services:
@@ -219,10 +168,7 @@ class RequestFaults:
         return handle
 
     def _refusal_of(self, context: RequestContext) -> _Awaited | None:
-        address = context.client.host
-        if address not in self._machines:
-            self._machines = {host.address: name for name, host in self._internet.hosts.items()}
-        machine = self._machines.get(address, "")
-        if not self._is_program(machine):
+        machine = self._traffic.sender(context)
+        if machine is None or machine == LOOKER:
             return None
         return self._take(context.api_key, machine, is_refusal=True)

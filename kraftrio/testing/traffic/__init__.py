@@ -1,0 +1,1 @@
+"""Who asks whom for what: the frames between clients and nodes, on their way."""

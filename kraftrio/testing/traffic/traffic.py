@@ -1,0 +1,75 @@
+"""What passes between the clients of a test and its nodes, for those who look on or disturb it.
+
+Owns: `Talk`, one connection of a client with a node, and `Traffic`, which tells of every frame on
+it. Rules:
+1. Requests between nodes are left out.
+2. A frame is told of before it goes on, so that who is told may still keep it from going on.
+3. What the test itself asks for comes from the machine `LOOKER`.
+
+Called by: `explaining.exchanges` and `faults.requests`; `simulated` and `tapped` make it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from kraftrio.broker.server.context import RequestContext
+
+LOOKER: Final = "test"
+
+
+class Talk(ABC):
+    """One connection of a client with a node.
+
+    Attributes:
+        number: tells the connections of a run apart.
+        machine, node: who talks with whom, such as "program" and "n1".
+    """
+
+    number: int
+    machine: str
+    node: str
+
+    @abstractmethod
+    def lose_answers(self, after_s: float) -> None:
+        """Let what the node answers from now on be lost, and the connection break after a while."""
+
+    @abstractmethod
+    def hold_up(self, seconds: float) -> None:
+        """Let what the client sends, from the frame on that is told of now, come so much later."""
+
+    @abstractmethod
+    def send_again(self, frame: bytes, after_s: float) -> None:
+        """Send a request once more, by a connection of its own; nobody reads the answer."""
+
+
+OnFrame = Callable[[Talk, bytes], object]
+
+
+class Traffic(ABC):
+    """See the module.
+
+    Attributes:
+        on_sent, on_reached: called with each request, as it is sent and as it comes to its node.
+        on_answered, on_arrived: called with each answer, as it is sent and as it comes back.
+    """
+
+    def __init__(self) -> None:
+        self.on_sent: list[OnFrame] = []
+        self.on_reached: list[OnFrame] = []
+        self.on_answered: list[OnFrame] = []
+        self.on_arrived: list[OnFrame] = []
+
+    @abstractmethod
+    def now_s(self) -> float:
+        """The seconds since the run began."""
+
+    @abstractmethod
+    def note(self, kind: str, text: str) -> None:
+        """Write a line of the story about what happens to all."""
+
+    @abstractmethod
+    def sender(self, context: RequestContext) -> str | None:
+        """Which machine sent a request that a node is to handle; None: another node's."""
