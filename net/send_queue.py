@@ -47,6 +47,7 @@ class SendQueue:
     """
 
     __slots__ = (
+        "_ahead",
         "_file_sender",
         "_loaded_to",
         "_parts",
@@ -63,6 +64,7 @@ class SendQueue:
         self._parts: deque[Piece] = deque()
         self._start = 0  # how much of a stored first piece is sent
         self._loaded_to = 0  # as far it was loaded: nobody asks again whether that was of use
+        self._ahead: Callable[[], None] | None = None
         self.size_bytes = 0
         self.held_bytes = 0
 
@@ -90,10 +92,12 @@ class SendQueue:
                 first = parts[0]
                 if not isinstance(first, StoredBytes):
                     sent = self._send_held()
-                elif self._is_at_hand(first):
-                    sent = self._send_stored(first)
                 else:
-                    return Push.COLD
+                    if self._ahead is None:
+                        self._ahead = first.loading_ahead(self._start)
+                    if not self._is_at_hand(first):
+                        return Push.COLD
+                    sent = self._send_stored(first)
                 limit_bytes -= sent
         except BlockingIOError:
             return Push.BLOCKED
@@ -175,6 +179,14 @@ class SendQueue:
         size_bytes = min(len(piece) - start, _LOAD_BYTES)
         self._loaded_to = start + size_bytes
         return partial(piece.load, start, size_bytes)
+
+    def take_loading_ahead(self) -> Callable[[], None] | None:
+        """What should bring into memory what is sent later, in a worker thread, while more is sent.
+
+        None: nothing should. Who does not take it is asked to load what is sent next all the same.
+        """
+        ahead, self._ahead = self._ahead, None
+        return ahead
 
     def clear(self) -> None:
         """Forget what was not sent."""

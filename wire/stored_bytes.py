@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from kraftrio.wire.primitives import Buffer
@@ -49,6 +50,13 @@ class StoredBytes:
     def load(self, start: int, size_bytes: int) -> None:
         """Bring them into memory, as far as that helps. A worker thread may call it."""
 
+    def loading_ahead(self, start: int) -> Callable[[], None] | None:
+        """What a worker thread should do meanwhile for who is to send the bytes from `start` on.
+
+        It brings into memory what lies behind these bytes. None: nothing needs that now.
+        """
+        return None
+
 
 class StoredPart(StoredBytes):
     """A part of stored bytes."""
@@ -75,6 +83,9 @@ class StoredPart(StoredBytes):
 
     def load(self, start: int, size_bytes: int) -> None:
         self._whole.load(self._start + start, size_bytes)
+
+    def loading_ahead(self, start: int) -> Callable[[], None] | None:
+        return self._whole.loading_ahead(self._start + start)
 
 
 Piece: TypeAlias = Buffer | StoredBytes

@@ -1,8 +1,10 @@
-"""How much of a file is asked of the disk before a reader comes to it: `ReadAhead`.
+"""How much of a file is loaded before a reader comes to it: `ReadAhead`.
 
-A reader that finds nothing in memory waits for the disk. One that then goes on where the last one
-was is reading the log from front to back, and is to wait seldom: each time twice as much is asked
-for as before, from `FIRST_BYTES` to `MOST_BYTES`. Any other reader begins again with the first.
+A reader that finds nothing in memory waits for the disk. One that then goes on where that ended
+reads the log from front to back, and is not to wait again: while it is sent what is in memory, a
+stretch of the file behind that is loaded, first `FIRST_BYTES` and then twice as much each time, up
+to `MOST_BYTES`. The next stretch is asked for when the reader has no more than one in front of it,
+so that up to two are. For any other reader nothing is loaded but what it asks for.
 
 Pure; owned by an open file (`files`), whose `load` runs in threads: two readers at once may spoil
 each other's guess only.
@@ -13,30 +15,40 @@ from __future__ import annotations
 from typing import Final
 
 FIRST_BYTES: Final = 4 << 20
-MOST_BYTES: Final = 16 << 20
+MOST_BYTES: Final = 8 << 20
 
 
 class ReadAhead:
     """See the module."""
 
-    __slots__ = ("_asked_from", "_asked_to", "_window_bytes")
+    __slots__ = ("_loaded_to", "_position", "_stretch_bytes")
 
     def __init__(self) -> None:
-        self._asked_from = self._asked_to = 0
-        self._window_bytes = 0
+        self._position = 0  # of the reader
+        self._loaded_to = 0  # for it, or on the way
+        self._stretch_bytes = 0  # loaded ahead last; 0: it was not seen to go on yet
 
-    def beyond(self, position: int, size_bytes: int) -> tuple[int, int]:
-        """Return from where to where to ask, beside what is wanted now; the same: for nothing."""
-        end = position + size_bytes
-        goes_on = self._window_bytes > 0 and self._asked_from < position <= self._asked_to
-        self._asked_from = position
-        if not goes_on:
-            self._window_bytes = FIRST_BYTES
-            start = end
-        elif self._asked_to - position > self._window_bytes // 2:
-            return end, end  # asked for already: it is on its way
+    def missed(self, position: int, end: int) -> None:
+        """Note that a reader did not find what is there, which is being loaded for it."""
+        if self._goes_on(position):
+            self._loaded_to = max(self._loaded_to, end)
         else:
-            self._window_bytes = min(2 * self._window_bytes, MOST_BYTES)
-            start = max(end, self._asked_to)
-        self._asked_to = max(end, position + self._window_bytes)
-        return start, self._asked_to
+            self._stretch_bytes = 0
+            self._loaded_to = end
+        self._position = position
+
+    def wanted(self, position: int) -> tuple[int, int] | None:
+        """Return from where to where to load for a reader that has come to a position."""
+        if not self._goes_on(position):
+            return None
+        self._position = position
+        start = self._loaded_to
+        if start - position > self._stretch_bytes:
+            return None
+        self._stretch_bytes = min(2 * self._stretch_bytes, MOST_BYTES) or FIRST_BYTES
+        self._loaded_to = start + self._stretch_bytes
+        return start, self._loaded_to
+
+    def _goes_on(self, position: int) -> bool:
+        first = self._position if self._stretch_bytes else self._loaded_to
+        return first <= position <= self._loaded_to

@@ -16,7 +16,8 @@ long as it has to wait (`throttling`).
 
 Memory
 - Records that lie in files are sent from there as the socket takes them (`SendQueue`), in turns of
-  bounded size; what the disk has to be asked for is loaded by a worker thread.
+  bounded size; what the disk has to be asked for is loaded by a worker thread, for who reads on
+  while what comes before is sent.
 - Requests are handled one ahead of what the socket takes.  Behind a parked one they continue, up to
   a limit of requests and of encoded bytes; behind one that is worked on in slices they wait.
 - Large frames, and responses that may be large, wait for the memory that all connections share
@@ -26,6 +27,8 @@ A turn of the event loop handles requests for a few milliseconds at most, then o
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import trio
 
@@ -77,6 +80,7 @@ class AcceptedConnection:
         "_given_up",
         "_limits",
         "_network",
+        "_nursery",
         "_protocol",
         "_received",
         "_request_memory",
@@ -130,6 +134,7 @@ class AcceptedConnection:
         """Serve requests until the peer closes, breaks the protocol, or we are cancelled."""
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 nursery.start_soon(self._write)
                 await self._read_requests()
                 nursery.cancel_scope.cancel()
@@ -359,6 +364,10 @@ class AcceptedConnection:
             return self._responses.push()
         except OSError as error:
             raise PeerGone(str(error)) from error
+        finally:
+            ahead = self._responses.unsent.take_loading_ahead()
+            if ahead is not None:
+                self._nursery.start_soon(self._load, ahead)
 
     async def _write(self) -> None:
         """Send what the reader cannot: what was parked, and what the socket did not take."""
@@ -383,10 +392,13 @@ class AcceptedConnection:
         if end is Push.BLOCKED:
             await self._network.wait_writable(self._sock)
         elif end is Push.COLD:
-            async with self._resources.loads:
-                await self._resources.run_in_thread(self._responses.unsent.loading())
+            await self._load(self._responses.unsent.loading())
         else:
             await trio.lowlevel.checkpoint()
+
+    async def _load(self, work: Callable[[], None]) -> None:
+        async with self._resources.loads:
+            await self._resources.run_in_thread(work)
 
 
 def _may_be_large(start: RequestStart, frame_bytes: int) -> bool:

@@ -134,6 +134,9 @@ class MemoryFile:
     def load(self, position: int, size_bytes: int) -> None:
         self._fs.loads.append((position, size_bytes))
 
+    def loading_ahead(self, position: int) -> None:
+        return None
+
     def descriptor(self) -> int | None:
         return None
 

@@ -8,11 +8,12 @@ Rules:
    a socket would keep the file's own memory, and what is written there later would leave with it.
 
 `segment` makes them, and notes in `FileCuts` what ends them. They are used on the event loop; only
-`load` runs in threads.
+`load` and what `loading_ahead` gives run in threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from kraftrio.broker.log.files import File
@@ -69,3 +70,6 @@ class FileSlice(StoredBytes):
 
     def load(self, start: int, size_bytes: int) -> None:
         self._file.load(self._position + start, size_bytes)
+
+    def loading_ahead(self, start: int) -> Callable[[], None] | None:
+        return self._file.loading_ahead(self._position + start)

@@ -143,6 +143,9 @@ class SimFile:
     def load(self, position: int, size_bytes: int) -> None:
         """There already."""
 
+    def loading_ahead(self, position: int) -> None:
+        return None
+
     def descriptor(self) -> int | None:
         return None
 

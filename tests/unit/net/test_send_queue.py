@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,6 +64,8 @@ class Stored(StoredBytes):
         self.cold = cold
         self.loaded: list[tuple[int, int]] = []
         self.reads: list[int] = []
+        self.positions: list[int] = []
+        self.ahead: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self.data)
@@ -80,6 +82,11 @@ class Stored(StoredBytes):
 
     def load(self, start: int, size_bytes: int) -> None:
         self.loaded.append((start, size_bytes))
+
+    def loading_ahead(self, start: int) -> Callable[[], None] | None:
+        self.positions.append(start)
+        ahead, self.ahead = self.ahead, None
+        return ahead
 
 
 def numbers(size: int, first: int = 0) -> bytes:
@@ -173,6 +180,20 @@ def test_cold_bytes_are_loaded_before_they_are_sent() -> None:
     assert end is Push.DONE
     assert stored.loaded == [(n << 20, 1 << 20) for n in range(3)]
     assert taker.taken == b"head" + stored.data
+
+
+def test_what_is_to_be_loaded_ahead_is_told_before_who_sends_waits_for_the_disk() -> None:
+    taker = Taker()
+    queue = SendQueue(taker)
+    stored = Stored(numbers(3 << 20), cold=True)
+    stored.ahead = ahead = taker.close  # anything
+    queue.append([b"head", stored])
+    assert queue.push() is Push.COLD
+    assert queue.take_loading_ahead() is ahead
+    assert queue.take_loading_ahead() is None
+    queue.loading()()
+    assert queue.push() is Push.COLD
+    assert stored.positions == [0, *range(0, (1 << 20) + 1, 128 << 10)], "of each portion"
 
 
 def test_a_queue_that_is_cleared_is_empty() -> None:

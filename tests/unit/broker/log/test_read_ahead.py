@@ -1,4 +1,4 @@
-"""Who reads a file from front to back finds more and more of it in memory."""
+"""Who reads a file from front to back finds in memory what it comes to."""
 
 from __future__ import annotations
 
@@ -7,40 +7,52 @@ from kraftrio.broker.log.read_ahead import FIRST_BYTES, MOST_BYTES, ReadAhead
 MB = 1 << 20
 
 
-def test_a_reader_that_goes_on_waits_for_the_disk_less_and_less_often() -> None:
+def test_a_reader_that_goes_on_waits_for_the_disk_once() -> None:
+    """What comes next is asked for in time, in stretches that follow each other."""
     ahead = ReadAhead()
-    in_memory = 0
-    waits: list[int] = []
-    for position in range(0, 100 * MB, MB):
-        if position < in_memory:
-            continue
-        waits.append(position // MB)
-        start, end = ahead.beyond(position, MB)
-        assert start == max(position + MB, in_memory)
-        assert end - position <= MOST_BYTES
-        in_memory = end
-    assert waits == [0, 4, 12, 28, 44, 60, 76, 92]
+    ahead.missed(0, MB)
+    stretches: list[tuple[int, int]] = []
+    in_memory = MB
+    for position in range(MB // 2, 100 * MB, MB // 2):
+        wanted = ahead.wanted(position)
+        if wanted is not None:
+            assert wanted[0] == in_memory
+            stretches.append(wanted)
+            in_memory = wanted[1]
+        if stretches:
+            assert position + FIRST_BYTES <= in_memory <= position + 2 * MOST_BYTES
+    sizes = [end - start for start, end in stretches]
+    assert sizes[:2] == [FIRST_BYTES, MOST_BYTES]
+    assert set(sizes[1:]) == {MOST_BYTES}
 
 
-def test_what_is_on_its_way_is_not_asked_for_again() -> None:
-    """The disk is slower than the reader."""
+def test_nothing_is_loaded_ahead_for_who_does_not_go_on() -> None:
     ahead = ReadAhead()
-    assert ahead.beyond(0, MB) == (MB, FIRST_BYTES)
-    assert ahead.beyond(MB, MB) == (2 * MB, 2 * MB)
-    start, end = ahead.beyond(2 * MB, MB)
-    assert (start, end) == (FIRST_BYTES, 2 * MB + 2 * FIRST_BYTES)
+    for position in (50 * MB, 500 * MB, 100 * MB, 100 * MB, 102 * MB):
+        assert ahead.wanted(position) is None
+        ahead.missed(position, position + MB)
+        for here in (position, position + MB // 2, position + MB + 1):
+            assert ahead.wanted(here) is None
 
 
 def test_a_reader_elsewhere_begins_again() -> None:
     ahead = ReadAhead()
-    for position in (0, 4 * MB, 12 * MB):
-        ahead.beyond(position, MB)
-    assert ahead.beyond(500 * MB, MB) == (501 * MB, 500 * MB + FIRST_BYTES)
-    assert ahead.beyond(100 * MB, MB) == (101 * MB, 100 * MB + FIRST_BYTES)
-    assert ahead.beyond(100 * MB, MB) == (101 * MB, 100 * MB + FIRST_BYTES), "read once more"
+    ahead.missed(0, MB)
+    assert ahead.wanted(MB) == (MB, MB + FIRST_BYTES)
+    assert ahead.wanted(500 * MB) is None, "what it wants is in memory"
+    assert ahead.wanted(2 * MB) == (MB + FIRST_BYTES, MB + FIRST_BYTES + MOST_BYTES)
+    ahead.missed(500 * MB, 501 * MB)
+    assert ahead.wanted(3 * MB) is None
+    assert ahead.wanted(501 * MB) == (501 * MB, 501 * MB + FIRST_BYTES)
 
 
-def test_more_than_the_window_is_wanted_at_once() -> None:
+def test_a_disk_that_is_slower_than_its_reader() -> None:
+    """A reader that comes to what is still on its way waits for that, and nothing else changes."""
     ahead = ReadAhead()
-    start, end = ahead.beyond(0, 2 * FIRST_BYTES)
-    assert start == end == 2 * FIRST_BYTES
+    ahead.missed(0, MB)
+    assert ahead.wanted(MB) == (MB, MB + FIRST_BYTES)
+    ahead.missed(MB, 2 * MB)
+    assert ahead.wanted(2 * MB) == (MB + FIRST_BYTES, MB + FIRST_BYTES + MOST_BYTES)
+    end = MB + FIRST_BYTES + MOST_BYTES
+    ahead.missed(end - 1, end + MB)
+    assert ahead.wanted(end) == (end + MB, end + MB + MOST_BYTES)

@@ -180,6 +180,7 @@ class Stored(StoredBytes):
         self.gone_at = gone_at
         self.loads = 0
         self.read_bytes = 0
+        self.ahead: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return self.size_bytes
@@ -198,6 +199,10 @@ class Stored(StoredBytes):
 
     def load(self, start: int, size_bytes: int) -> None:
         self.loads += 1
+
+    def loading_ahead(self, start: int) -> Callable[[], None] | None:
+        ahead, self.ahead = self.ahead, None
+        return ahead
 
 
 class Fetches(Handlers):

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 import struct
+import threading
 import weakref
 from dataclasses import replace
 
@@ -121,6 +122,24 @@ async def test_cold_records_are_loaded_by_a_thread(cold: bool) -> None:
         await client.send(1, 4, 7, FETCH_BODY)
         assert (await client.receive())[0] == 7
         assert records.loads == (3 if cold else 0)
+
+
+async def test_what_is_read_next_is_loaded_while_the_former_is_sent() -> None:
+    """By a thread that nobody waits for but the end of the connection."""
+    records = Stored(3 << 20)
+    received, loaded = threading.Event(), threading.Event()
+
+    def ahead() -> None:
+        if received.wait(5):
+            loaded.set()
+
+    records.ahead = ahead
+    async with listening(Fetches(records)) as (_, connect):
+        client = await connect()
+        await client.send(1, 4, 7, FETCH_BODY)
+        assert (await client.receive())[0] == 7
+        received.set()
+    assert loaded.is_set()
 
 
 async def test_an_answer_whose_records_are_gone_ends_the_connection(

@@ -209,3 +209,27 @@ def test_real_files_tell_what_is_cached(tmp_path: Path) -> None:
     with pytest.raises(StoredBytesGone):
         stored.read(0, 100)
     stored.load(0, 100)  # a thread that comes too late
+
+
+def test_real_files_are_loaded_ahead_of_who_reads_on(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(8 << 20))
+    file = OsFileSystem().open(str(path))
+    descriptor = file.descriptor()
+    assert descriptor is not None
+    file.sync()
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # the system adds nothing itself
+    first = FileSlice(file, [], 0, 1 << 20, is_settled=True)
+    second = FileSlice(file, [], 1 << 20, 1 << 20, is_settled=True)
+    assert first.loading_ahead(0) is None
+    first.load(0, 1 << 20)
+    assert first.loading_ahead(1 << 19) is None
+    ahead = second.loading_ahead(0)
+    assert ahead is not None
+    ahead()
+    third = FileSlice(file, [], 2 << 20, 2 << 20, is_settled=True)
+    assert third.is_at_hand(0, 2 << 20)
+    assert third.read(0, 2 << 20) == path.read_bytes()[2 << 20 : 4 << 20]
+    file.close()
+    ahead()  # a thread that comes too late
