@@ -294,3 +294,32 @@ def test_an_image_stays_as_it_is() -> None:
     for seed in range(9):
         assert third.after_power_cut(Random(seed)).read_file("/data/log")[:14] == b"synced written"
     assert image.files["/data/log"].read() == b"synced written"
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "target"),
+    [
+        (["0.log.cleaned"], "0.log.cleaned", "0.log.swap"),
+        (["0.log.swap"], "0.log.swap", "0.log"),
+        (["0.log.swap", "5.index"], "5.index", "5.index.deleted"),
+    ],
+)
+def test_a_half_swapped_segment_wants_a_restart(files: list[str], source: str, target: str) -> None:
+    """Its node gives the directory up, so somebody has to start it again."""
+    disk = SimDisk(lambda: 0)
+    disk.make_directory("/data")
+    for name in files:
+        disk.open(f"/data/{name}", create=True)
+    disk.failing_calls = FailingCalls(Random(1), errno.ENOSPC, 1.0)
+    with pytest.raises(OSError, match="No space left"):
+        disk.rename(f"/data/{source}", f"/data/{target}")
+    assert disk.met_broken
+
+
+def test_a_segment_that_is_only_deleted_wants_none() -> None:
+    """Its removal is tried again."""
+    disk = disk_with("/data/5.index", b"")
+    disk.failing_calls = FailingCalls(Random(1), errno.ENOSPC, 1.0)
+    with pytest.raises(OSError, match="No space left"):
+        disk.rename("/data/5.index", "/data/5.index.deleted")
+    assert not disk.met_broken

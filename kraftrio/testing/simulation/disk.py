@@ -522,13 +522,15 @@ class SimDisk:
     def rename(self, source: str, target: str) -> None:
         if self.is_dead:
             return
+        parent, name = self._parent(source)
         try:
             self.check_call("rename", target)
         except OSError:
-            # A compacted segment stays renamed in part: the directory is given up until a restart.
+            # A compacted segment, or what it replaces, stays renamed in part: the directory is
+            # given up until a restart.
             self.met_broken |= source.endswith((".cleaned", ".swap"))
+            self.met_broken |= any(other.endswith(".log.swap") for other in parent.names)
             raise
-        parent, name = self._parent(source)
         if name not in parent.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         new_parent, new_name = self._parent(target)
