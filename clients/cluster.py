@@ -1,7 +1,7 @@
 """A client's view of its cluster: requests to the right broker, over metadata kept fresh.
 
-Owns what a client shares: the nodes (`nodes`), the metadata (`metadata_fetcher`) and the
-coordinators found so far (`coordinators`), and calls back whoever wants to know of changes. Rules:
+Owns what the parts of a client share: the nodes (`nodes`), the metadata (`metadata_fetcher`) and
+the coordinators found so far (`coordinators`). Calls back whoever wants to know of changes. Rules:
 1. Nothing is retried but metadata: a request that fails raises a typed error, and what may be done
    again its caller knows.
 2. Metadata is asked for when a connection is lost: its broker may be gone, and its partitions be
@@ -25,7 +25,7 @@ import trio
 from kraftrio.base.background import open_background, run_aside
 from kraftrio.clients import surroundings
 from kraftrio.clients.config import ClientConfig
-from kraftrio.clients.coordinators import GROUP_KEY_TYPE, Coordinators
+from kraftrio.clients.coordinators import Coordinators
 from kraftrio.clients.diagnostics.notices import Notices
 from kraftrio.clients.diagnostics.statistics import ClusterStatistics
 from kraftrio.clients.errors import (
@@ -73,7 +73,7 @@ class Cluster:
         self._fetcher = MetadataFetcher(
             self._nodes, config, rng, topic_idle_ms, self._notify, self.notices
         )
-        self._coordinators = Coordinators(self._nodes, config)
+        self.coordinators = Coordinators(self._nodes, config, self.request_refresh)
         self._listeners: list[Callable[[], None]] = []
         self._on_refusal: list[Callable[[AuthenticationError], None]] = []
 
@@ -112,10 +112,6 @@ class Cluster:
             last_failure=None if self.last_failure is None else str(self.last_failure),
         )
 
-    def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Return (node_id, leader_epoch) of a partition's leader; None when none is known."""
-        return self.metadata.leader(topic, partition)
-
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back, synchronously, when metadata changed or a node became ready or was lost."""
         self._listeners.append(callback)
@@ -127,6 +123,13 @@ class Cluster:
     def node(self, node_id: int) -> BrokerNode | None:
         """Return the node with this id; None if its address is unknown."""
         return self._nodes.get(node_id)
+
+    def _existing_node(self, node_id: int) -> BrokerNode:
+        node = self.node(node_id)
+        if node is None:
+            self.request_refresh()
+            raise BrokerUnavailableError(f"no broker with the id {node_id} is known")
+        return node
 
     def _node_changed(self, node: BrokerNode) -> None:
         if not node.is_connected and node.node_id >= 0:
@@ -205,10 +208,7 @@ class Cluster:
             NetworkError, TimedOutError: the response did not come.
             UnsupportedVersionError: the broker cannot do what is asked.
         """
-        node = self.node(node_id)
-        if node is None:
-            self.request_refresh()
-            raise BrokerUnavailableError(f"no broker with the id {node_id} is known")
+        node = self._existing_node(node_id)
         if timeout_s is None:
             timeout_s = self.config.request_timeout_ms / 1000
         return await node.request(
@@ -226,10 +226,7 @@ class Cluster:
             BrokerUnavailableError, NetworkError, TimedOutError, UnsupportedVersionError: as
                 `request`.
         """
-        node = self.node(node_id)
-        if node is None:
-            self.request_refresh()
-            raise BrokerUnavailableError(f"no broker with the id {node_id} is known")
+        node = self._existing_node(node_id)
         with trio.move_on_after(timeout_s) as scope:
             await node.connect()
         if scope.cancelled_caught:
@@ -281,38 +278,6 @@ class Cluster:
         if self.node(controller_id) is None:
             raise BrokerUnavailableError("the cluster has no controller at the moment")
         return await self.request(controller_id, request, timeout_s, max_version=max_version)
-
-    async def coordinator(
-        self, key: str, key_type: int = GROUP_KEY_TYPE, timeout_s: float | None = None
-    ) -> int:
-        """Return the node id of the coordinator of a group (or transactional id).
-
-        What was found is remembered until `forget_coordinator`.
-
-        Raises:
-            CoordinatorNotAvailableError: there is none yet; try again after retry_backoff_ms.
-            KafkaClientError: whatever else the broker answers, or as `request_any`.
-        """
-        found = self._coordinators.get(key, key_type)
-        if found is not None:
-            await trio.lowlevel.checkpoint()
-            return found
-        if timeout_s is None:
-            timeout_s = self.config.request_timeout_ms / 1000
-        address = await self._coordinators.find(key, key_type, timeout_s)
-        if self.node(address.node_id) is None:
-            self._nodes.add(address)
-            self.request_refresh()
-        return address.node_id
-
-    def known_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> BrokerNode | None:
-        """Return the coordinator that was found, without asking; None if there is none."""
-        node_id = self._coordinators.get(key, key_type)
-        return None if node_id is None else self.node(node_id)
-
-    def forget_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
-        """Look the coordinator up again the next time: it is another one, or cannot be reached."""
-        self._coordinators.forget(key, key_type)
 
     # -- metadata -------------------------------------------------------------------------------
 

@@ -3,11 +3,13 @@
 What was found is remembered until `forget`: a caller that is answered NOT_COORDINATOR, or cannot
 reach the coordinator, calls it. Nothing is retried here.
 
-Called by: `cluster`. FindCoordinator; KIP-699 (keys in a list, from version 4 on).
+Made by: `cluster`. Called by: members of groups, producers with transactions, admin clients.
+FindCoordinator; KIP-699 (keys in a list, from version 4 on).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -28,29 +30,47 @@ _FIRST_VERSION_WITH_LIST: Final = 4
 
 
 class Coordinators:
-    """The coordinators found so far."""
+    """The coordinators found so far.
 
-    def __init__(self, nodes: Nodes, config: ClientConfig) -> None:
+    Args:
+        on_unknown_broker: called when the coordinator is a broker that metadata does not name.
+    """
+
+    def __init__(
+        self, nodes: Nodes, config: ClientConfig, on_unknown_broker: Callable[[], None]
+    ) -> None:
         self._nodes = nodes
         self._config = config
+        self._on_unknown_broker = on_unknown_broker
         self._known: dict[tuple[int, str], int] = {}
 
-    def get(self, key: str, key_type: int) -> int | None:
-        """Return the node id of a coordinator that is known and can be connected to."""
+    def known(self, key: str, key_type: int = GROUP_KEY_TYPE) -> BrokerNode | None:
+        """Return the coordinator that was found before; None if there is none to connect to."""
         node_id = self._known.get((key_type, key))
-        return None if node_id is None or self._nodes.get(node_id) is None else node_id
+        return None if node_id is None else self._nodes.get(node_id)
 
-    def forget(self, key: str, key_type: int) -> None:
+    def forget(self, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
         """Look a coordinator up again the next time."""
         self._known.pop((key_type, key), None)
 
-    async def find(self, key: str, key_type: int, timeout_s: float) -> BrokerAddress:
-        """Ask one broker after the other, and remember the answer.
+    async def find(
+        self, key: str, key_type: int = GROUP_KEY_TYPE, timeout_s: float | None = None
+    ) -> int:
+        """Return the node id of the coordinator of a group (or transactional id).
+
+        Args:
+            timeout_s: None is request_timeout_ms.
 
         Raises:
             CoordinatorNotAvailableError: there is none yet; try again after retry_backoff_ms.
             KafkaClientError: whatever else the broker answers, or none answers in time.
         """
+        known = self.known(key, key_type)
+        if known is not None:
+            await trio.lowlevel.checkpoint()
+            return known.node_id
+        if timeout_s is None:
+            timeout_s = self._config.request_timeout_ms / 1000
         failure: RetriableError | None = None
         deadline = trio.current_time() + timeout_s
         for node in self._nodes.candidates():
@@ -61,7 +81,10 @@ class Coordinators:
                 continue
             address = _address(response)
             self._known[key_type, key] = address.node_id
-            return address
+            if self._nodes.get(address.node_id) is None:
+                self._nodes.add(address)
+                self._on_unknown_broker()
+            return address.node_id
         raise failure or TimedOutError("no broker could be asked in time")
 
 

@@ -124,7 +124,7 @@ class GroupCoordinator:
 
     async def _find(self) -> BrokerNode:
         """Find the coordinator, and return the way to it."""
-        node_id = await self._cluster.coordinator(self.group_id)
+        node_id = await self._cluster.coordinators.find(self.group_id)
         known = self._cluster.node(node_id)
         if known is None:
             self.forget()
@@ -153,7 +153,7 @@ class GroupCoordinator:
 
     def forget(self) -> None:
         """Look it up again the next time."""
-        self._cluster.forget_coordinator(self.group_id)
+        self._cluster.coordinators.forget(self.group_id)
 
     def note_error(self, code: ErrorCode) -> None:
         """Forget the coordinator if its answer says that it is not one."""

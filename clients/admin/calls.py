@@ -167,7 +167,7 @@ class AdminCalls:
         while True:
             failure: KafkaClientError
             try:
-                node_id = await cluster.coordinator(key, key_type, deadline.request_timeout_s)
+                node_id = await cluster.coordinators.find(key, key_type, deadline.request_timeout_s)
                 response = await cluster.request(
                     node_id, request, deadline.request_timeout_s, max_version=max_version
                 )
@@ -177,7 +177,7 @@ class AdminCalls:
                 failure = error_for(min(moved))
             except RetriableError as error:
                 failure = error
-            cluster.forget_coordinator(key, key_type)
+            cluster.coordinators.forget(key, key_type)
             if not await deadline.pause():
                 raise failure
 
@@ -257,7 +257,7 @@ class AdminCalls:
         groups: dict[int, dict[TopicPartition, V]] = {}
         for item, value in items.items():
             topic = cluster.metadata.topics.get(item.topic)
-            leader = cluster.leader(item.topic, item.partition)
+            leader = cluster.metadata.leader(item.topic, item.partition)
             if leader is not None:
                 groups.setdefault(leader[0], {})[item] = value
             elif topic is not None and topic.error_code != ErrorCode.NONE:

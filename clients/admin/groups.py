@@ -316,7 +316,9 @@ async def _coordinator_version(
     while True:
         failure: KafkaClientError
         try:
-            node_id = await cluster.coordinator(group_id, timeout_s=deadline.request_timeout_s)
+            node_id = await cluster.coordinators.find(
+                group_id, timeout_s=deadline.request_timeout_s
+            )
             return await cluster.version(
                 node_id,
                 api_key,
@@ -325,7 +327,7 @@ async def _coordinator_version(
             )
         except KafkaClientError as error:
             failure = error
-        cluster.forget_coordinator(group_id)
+        cluster.coordinators.forget(group_id)
         if not failure.retriable or not await deadline.pause():
             raise failure
 

@@ -115,7 +115,7 @@ class Fetcher:
         by_node: dict[int, list[AssignedPartition]] = {}
         lacks_leader = False
         for state in self._state:
-            leader = self._cluster.leader(*state.topic_partition)
+            leader = self._cluster.metadata.leader(*state.topic_partition)
             if leader is None:
                 lacks_leader = True
                 continue

@@ -273,7 +273,7 @@ class OffsetClient:
         }
 
     def _leader_epoch(self, partition: TopicPartition) -> int:
-        leader = self._cluster.leader(*partition)
+        leader = self._cluster.metadata.leader(*partition)
         return -1 if leader is None else leader[1]
 
     async def _ask_leaders(
@@ -289,7 +289,7 @@ class OffsetClient:
         by_node: dict[int, list[TopicPartition]] = {}
         for partition in wanted:
             self._cluster.use_topic(partition.topic)
-            leader = self._cluster.leader(*partition)
+            leader = self._cluster.metadata.leader(*partition)
             if leader is None:
                 found[partition] = self._leaderless(partition)
             else:

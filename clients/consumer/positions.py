@@ -194,7 +194,7 @@ class Positions:
         states = self._take(FetchStatus.VALIDATING)
         asked: dict[AssignedPartition, tuple[int, int]] = {}
         for state, version in states.items():
-            leader = self._cluster.leader(*state.topic_partition)
+            leader = self._cluster.metadata.leader(*state.topic_partition)
             if leader is None:
                 self._cluster.request_refresh()
                 self._back_off(state)

@@ -111,7 +111,7 @@ class TransactionRequests:
         Args:
             otherwise: what to return where the coordinator is not known at the moment.
         """
-        node = self._cluster.known_coordinator(self._transactional_id, TRANSACTION_KEY_TYPE)
+        node = self._cluster.coordinators.known(self._transactional_id, TRANSACTION_KEY_TYPE)
         if node is None or not node.is_connected:
             return otherwise
         return node.versions.features.get(TRANSACTION_VERSION_FEATURE, 0)
@@ -292,7 +292,7 @@ class TransactionRequests:
             if meaning not in (Meaning.AGAIN, Meaning.SOON, Meaning.MOVED):
                 raise _failure(meaning, error, call)
             if meaning is Meaning.MOVED:
-                self._cluster.forget_coordinator(call.key, call.key_type)
+                self._cluster.coordinators.forget(call.key, call.key_type)
             if meaning is Meaning.SOON:
                 pause_ms = self._short_backoff.jittered(brief_attempts, self._rng)
                 brief_attempts += 1
@@ -311,7 +311,7 @@ class TransactionRequests:
         timeout_s = self._config.request_timeout_ms / 1000
         timeout_s = max(min(timeout_s, deadline - trio.current_time()), 0.001)
         try:
-            node_id = await cluster.coordinator(call.key, call.key_type, timeout_s)
+            node_id = await cluster.coordinators.find(call.key, call.key_type, timeout_s)
         except KafkaClientError as error:
             return error, meaning_of(ApiKey.FIND_COORDINATOR, error.code), None
         try:

@@ -215,7 +215,7 @@ class ShareFetcher:
     def _partitions_by_leader(self) -> dict[int, list[TopicIdPartition]]:
         by_node: dict[int, list[TopicIdPartition]] = {}
         for partition in self._assigned:
-            leader = self._cluster.leader(*partition.topic_partition)
+            leader = self._cluster.metadata.leader(*partition.topic_partition)
             if leader is None:
                 self._cluster.request_refresh()
             else:

@@ -317,10 +317,10 @@ class _Fetcher:
         await self._send.send(Fetched(records, headers, aborted, self._skipped_to))
 
     async def _leader(self) -> tuple[int, int]:
-        leader = self._cluster.leader(*self._topic_partition)
+        leader = self._cluster.metadata.leader(*self._topic_partition)
         if leader is None:
             await self._cluster.refresh((self._item.topic,))
-            leader = self._cluster.leader(*self._topic_partition)
+            leader = self._cluster.metadata.leader(*self._topic_partition)
             if leader is None:
                 raise LeaderNotAvailableError(f"{self._name} has no leader")
         return leader

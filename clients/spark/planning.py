@@ -200,11 +200,11 @@ async def list_offsets(
     Raises:
         KafkaClientError: a partition has no leader, or a leader does not answer.
     """
-    if any(cluster.leader(*item) is None for item in wanted):
+    if any(cluster.metadata.leader(*item) is None for item in wanted):
         await cluster.refresh({item.topic for item in wanted})
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for item, time in wanted.items():
-        leader = cluster.leader(*item)
+        leader = cluster.metadata.leader(*item)
         if leader is None:
             raise LeaderNotAvailableError(f"{partition_text(item)} has no leader")
         by_leader.setdefault(leader[0], {})[item] = time
@@ -227,7 +227,7 @@ def _list_request(
 ) -> ListOffsetsRequest:
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for item, time in items.items():
-        leader = cluster.leader(*item)
+        leader = cluster.metadata.leader(*item)
         assert leader is not None
         by_topic.setdefault(item.topic, []).append(
             ListOffsetsPartition(

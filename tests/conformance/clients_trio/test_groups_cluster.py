@@ -114,7 +114,7 @@ async def test_brokers_die_in_the_middle(
                     victim = await trio.to_thread.run_sync(cluster.leader, topic)
                 else:
                     async with open_cluster(cluster.bootstrap) as client:
-                        victim = await client.coordinator(group, GROUP_KEY_TYPE)
+                        victim = await client.coordinators.find(group, GROUP_KEY_TYPE)
                 cluster.node(victim).kill9()
                 await work.more(200)
                 await trio.to_thread.run_sync(cluster.heal)

@@ -99,7 +99,7 @@ async def feed(
 
 async def coordinator(cluster: Cluster, key: str, key_type: int) -> int:
     async with open_cluster(cluster.bootstrap) as client:
-        return await client.coordinator(key, key_type)
+        return await client.coordinators.find(key, key_type)
 
 
 async def wait_ended(cluster: Cluster, topics: list[str]) -> None:

@@ -53,8 +53,8 @@ async def test_metadata_is_fetched_when_it_is_wanted() -> None:
         assert not fake.requests
         metadata = await cluster.refresh(["t"])
         assert sorted(metadata.brokers) == [1, 2]
-        assert cluster.leader("t", 1) == (2, 0)
-        assert cluster.leader("t", 2) is None
+        assert cluster.metadata.leader("t", 1) == (2, 0)
+        assert cluster.metadata.leader("t", 2) is None
         assert metadata.cluster_id == "fake"
         assert metadata.topic_name(fake.topics["t"].topic_id) == "t"
 
@@ -140,13 +140,13 @@ async def test_requests_go_where_they_belong() -> None:
         fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: DescribeClusterResponse(cluster_id="x"))
         await cluster.request_controller(DescribeClusterRequest())
         assert fake.requests[2, "DescribeCluster"] == 1
-        assert await cluster.coordinator("group") == 3
-        assert await cluster.coordinator("group") == 3
+        assert await cluster.coordinators.find("group") == 3
+        assert await cluster.coordinators.find("group") == 3
         finds = sum(fake.requests[node_id, "FindCoordinator"] for node_id in (1, 2, 3))
         assert finds == 1, "it is remembered"
         fake.coordinator_id = 1
-        cluster.forget_coordinator("group")
-        assert await cluster.coordinator("group") == 1
+        cluster.coordinators.forget("group")
+        assert await cluster.coordinators.find("group") == 1
         with pytest.raises(BrokerUnavailableError):
             await cluster.request(9, DescribeClusterRequest())
 
@@ -201,6 +201,7 @@ async def test_a_slow_answer_is_not_waited_for_for_ever() -> None:
     """The request fails with TimedOutError, and so does its connection."""
     async with fake_cluster() as fake, open_cluster(config=config(fake)) as cluster:
         await cluster.refresh()
+        await cluster.version(1, ApiKey.DESCRIBE_CLUSTER, 5)  # connected
         never = trio.Event()
         fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: never)
         with pytest.raises(TimedOutError, match="did not answer in time"):
@@ -256,13 +257,13 @@ async def test_old_news_about_a_partition_are_ignored() -> None:
         await cluster.topic("t")
         fake.lead("t", 0, 2)
         await cluster.refresh()
-        assert cluster.leader("t", 0) == (2, 1)
+        assert cluster.metadata.leader("t", 0) == (2, 1)
         fake.topics["t"].leaders[0] = (1, 0)
         await cluster.refresh()
-        assert cluster.leader("t", 0) == (2, 1)
+        assert cluster.metadata.leader("t", 0) == (2, 1)
         fake.topics["t"].topic_id = b"another topic id"
         await cluster.refresh()
-        assert cluster.leader("t", 0) == (1, 0)
+        assert cluster.metadata.leader("t", 0) == (1, 0)
 
 
 async def test_a_hint_is_as_good_as_metadata() -> None:
@@ -275,7 +276,7 @@ async def test_a_hint_is_as_good_as_metadata() -> None:
         assert not cluster.leader_hint("t", 0, 2, 0)
         assert not cluster.leader_hint("t", 0, 9, 3)
         assert cluster.leader_hint("t", 0, 9, 3, [BrokerAddress(9, "127.0.0.1", 1)])
-        assert cluster.leader("t", 0) == (9, 3)
+        assert cluster.metadata.leader("t", 0) == (9, 3)
         assert len(changes) == 1
         assert cluster.node(9) is not None
 
