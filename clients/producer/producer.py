@@ -128,6 +128,7 @@ class Producer(Generic[K, V]):
         self._network = network
         self._rng = rng or surroundings.chance.get()()
         self._core = Accumulator(self.config, self._rng)
+        self._outcomes = self._core.outcomes
         self._memory = self._core.memory
         self._schedule = self._core.schedule
         self._topics = self._core.topics
@@ -188,7 +189,9 @@ class Producer(Generic[K, V]):
             elif error is None or isinstance(error, Exception):
                 await self._flush()
         finally:
-            self._core.abort(ClosedError("the producer was closed before the record was written"))
+            self._outcomes.abort(
+                ClosedError("the producer was closed before the record was written")
+            )
             await self._stack.__aexit__(kind, error, traceback)
 
     # -- sending --------------------------------------------------------------------------------
@@ -224,8 +227,8 @@ class Producer(Generic[K, V]):
         if self._schedule.wants_sender and self._is_open:
             assert self._sender is not None
             self._sender.pump()
-            if self._core.closed_bytes >= self._yield_at:
-                self._yield_at = self._core.closed_bytes + _YIELD_BYTES
+            if self._schedule.closed_bytes >= self._yield_at:
+                self._yield_at = self._schedule.closed_bytes + _YIELD_BYTES
                 # Before the record is accepted: who is cancelled here has sent nothing.
                 await trio.lowlevel.checkpoint()
         known = self._topics.get(topic)
@@ -323,8 +326,8 @@ class Producer(Generic[K, V]):
         while not left.is_empty:
             if self._schedule.wants_sender:
                 self._sender.pump()
-                if self._core.closed_bytes >= self._yield_at:
-                    self._yield_at = self._core.closed_bytes + _YIELD_BYTES
+                if self._schedule.closed_bytes >= self._yield_at:
+                    self._yield_at = self._schedule.closed_bytes + _YIELD_BYTES
                     await trio.lowlevel.checkpoint()
             known = self._topics.get(topic)
             queue = None if known is None else self._core.queue_without_key(known, partition)
@@ -584,8 +587,8 @@ class Producer(Generic[K, V]):
             buffered_bytes=self.buffered_bytes,
             waiting_sends=len(self._waiters),
             undecided_batches=len(self._core.incomplete),
-            delivered_records=self._core.delivered_records,
-            failed_records=self._core.failed_records,
+            delivered_records=self._outcomes.delivered_records,
+            failed_records=self._outcomes.failed_records,
         )
 
     @property

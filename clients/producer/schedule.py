@@ -3,7 +3,8 @@
 Owns, for each leader, the partitions that something may be sent to, and the times at which others
 join them. A partition is listed once, whatever waits for it; `accumulator` looks at its queue.
 
-Sans-IO: time comes in as milliseconds. Called by: `accumulator`.
+Sans-IO: time comes in as milliseconds. Called by: `accumulator`, `outcomes`; read by `producer`
+and `sender`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class SendSchedule:
 
     def __init__(self) -> None:
         self.wants_sender = False  # something may be sent since it was looked at last
+        self.closed_bytes = 0  # of all batches that were closed
         self._sendable: dict[int, dict[PartitionQueue, None]] = {}  # by leader
         self._numbers = count()  # order what is due at the same time
         self._lingering: list[tuple[float, int, PartitionQueue, Batch]] = []
@@ -32,6 +34,19 @@ class SendSchedule:
         """Something may be sent to this partition now."""
         self._sendable.setdefault(queue.leader_id, {})[queue] = None
         self.wants_sender = True
+
+    def close(self, queue: PartitionQueue) -> None:
+        """Close the open batch of a partition to further records: it may be sent now."""
+        batch = queue.open
+        if batch is None:
+            return
+        queue.open = None
+        batch.is_closed = True
+        batch.record_count = len(batch.values)
+        self.closed_bytes += batch.size_bytes
+        if queue is queue.topic_queues.sticky:
+            queue.topic_queues.sticky_bytes += batch.size_bytes
+        self.add(queue)
 
     def queues(self, node_id: int) -> dict[PartitionQueue, None] | None:
         """The partitions of a leader that something may be sent to; the caller takes them out."""

@@ -81,6 +81,7 @@ class Sender:
     ) -> None:
         self._cluster = cluster
         self._core = core
+        self._outcomes = core.outcomes
         self._config = config
         self._nursery = nursery
         self._on_progress = on_progress
@@ -270,7 +271,7 @@ class Sender:
             self._fail(batches, error.code, str(error))
         else:
             for batch in batches:
-                self._core.on_delivered(batch, -1, -1)
+                self._outcomes.on_delivered(batch, -1, -1)
         self._on_progress()
         self.pump()
 
@@ -292,7 +293,7 @@ class Sender:
     def _fail(self, batches: Iterable[Batch], code: ErrorCode, message: str) -> None:
         now_ms = trio.current_time() * 1000
         for batch in batches:
-            self._core.on_error(batch, code, message, now_ms)
+            self._outcomes.on_error(batch, code, message, now_ms)
         self._wake.set()  # for the backoff
         if code in _STALE_METADATA:
             self._cluster.request_refresh()
@@ -305,7 +306,7 @@ class Sender:
             only = reported[0].partition_responses[0]
             if only.error_code == ErrorCode.NONE:
                 # What almost every answer is, without looking for what belongs to what.
-                self._core.on_delivered(batches[0], only.base_offset, only.log_append_time_ms)
+                self._outcomes.on_delivered(batches[0], only.base_offset, only.log_append_time_ms)
                 return
         answers = {
             (topic.name or topic.topic_id, answer.index): answer
@@ -324,7 +325,7 @@ class Sender:
             if answer is None:
                 self._fail([batch], ErrorCode.NETWORK_EXCEPTION, "the answer leaves it out")
             elif answer.error_code == ErrorCode.NONE:
-                self._core.on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
+                self._outcomes.on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
             else:
                 self._on_refusal(batch, topic_id, answer, endpoints)
 
@@ -354,7 +355,9 @@ class Sender:
             topic_id=topic_id,
         )
         now_ms = trio.current_time() * 1000
-        self._core.on_error(batch, code, message, now_ms, log_start_offset=answer.log_start_offset)
+        self._outcomes.on_error(
+            batch, code, message, now_ms, log_start_offset=answer.log_start_offset
+        )
         self._wake.set()  # for the backoff
         if code in _STALE_METADATA and not reported:
             self._cluster.request_refresh()
@@ -374,7 +377,7 @@ class Sender:
             except RetriableError:
                 await trio.sleep(backoff.after(failures) / 1000)
             except KafkaClientError as error:
-                self._core.abort(error)
+                self._outcomes.abort(error)
                 break
             else:
                 sequences.set_producer_id(response.producer_id, response.producer_epoch)

@@ -215,7 +215,7 @@ class TransactionManager:
             failure = core.fail(error)
         else:
             return  # it is being aborted anyway
-        self._accumulator.give_up_waiting(failure)
+        self._accumulator.outcomes.give_up_waiting(failure)
         self._sender.wake()
 
     # -- ending ---------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class TransactionManager:
     def _begin_abort(self) -> None:
         self.core.begin_abort()
         failure = self.core.failure or TransactionAbortedError("the transaction is aborted")
-        self._accumulator.give_up_waiting(failure)
+        self._accumulator.outcomes.give_up_waiting(failure)
 
     async def close(self, error: BaseException | None) -> None:
         """The producer is closed: abort what is open, in a bounded time."""
@@ -349,9 +349,9 @@ class TransactionManager:
             core.fail(error)
         except TimedOutError as error:
             doubt = TransactionInDoubtError(f"it is not known what became of the commit: {error}")
-            self._accumulator.give_up_all(core.fail_fatally(doubt))
+            self._accumulator.outcomes.give_up_all(core.fail_fatally(doubt))
         except FatalProducerError as error:
-            self._accumulator.give_up_all(core.fail_fatally(error))
+            self._accumulator.outcomes.give_up_all(core.fail_fatally(error))
         else:
             core.on_ended()
 
@@ -365,7 +365,7 @@ class TransactionManager:
         if self._adding is not None:
             self._adding.scope.cancel()
             await self._adding.done.wait()
-        accumulator.give_up_all(TransactionAbortedError("the transaction is aborted"))
+        accumulator.outcomes.give_up_all(TransactionAbortedError("the transaction is aborted"))
         before = self._identity
         try:
             if core.is_started:

@@ -76,7 +76,7 @@ async def test_a_topic_that_comes_later_is_waited_for() -> None:
         async with trio.open_nursery() as nursery:
 
             async def create() -> None:
-                await trio.sleep(0.03)
+                await until(cluster, lambda: fake.requests[1, "Metadata"] > 0)
                 fake.add_topic("t", [1])
 
             nursery.start_soon(create)

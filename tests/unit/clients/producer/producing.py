@@ -133,10 +133,12 @@ class Core:
         self.accumulator.close_all()
 
     def deliver(self, batch: Batch, base_offset: int = 0) -> None:
-        self.accumulator.on_delivered(batch, base_offset, -1)
+        self.accumulator.outcomes.on_delivered(batch, base_offset, -1)
 
     def refuse(self, batch: Batch, code: ErrorCode, *, log_start_offset: int = -1) -> None:
-        self.accumulator.on_error(batch, code, None, self.now_ms, log_start_offset=log_start_offset)
+        self.accumulator.outcomes.on_error(
+            batch, code, None, self.now_ms, log_start_offset=log_start_offset
+        )
 
 
 def records_of(batch: Batch) -> list[Record]:

@@ -34,7 +34,7 @@ class TransactionalCore(Core):
     def end(self, epoch: int) -> None:
         """Abort, and go on in an epoch."""
         self.transactions.begin_abort()
-        self.accumulator.give_up_all(TransactionAbortedError("aborted"))
+        self.accumulator.outcomes.give_up_all(TransactionAbortedError("aborted"))
         self.sequences.renew(PRODUCER_ID, epoch)
         self.transactions.on_ended()
         self.transactions.begin()
