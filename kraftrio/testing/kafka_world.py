@@ -186,7 +186,7 @@ class KafkaWorld(Subjects):
             current.reset(life)
         self._close(self._former)  # not the last one: calls of it may be under way
         self._former, self._contents = self._contents, contents
-        await cluster.wait_until(cluster.all_ready, "all brokers are up")
+        await cluster.wait_all_ready()
 
     @staticmethod
     def _close(contents: Contents | None) -> None:

@@ -131,7 +131,7 @@ class SimNode:
         self.config = BrokerConfig(cluster.properties(node_id, roles), host_name=lambda: self.name)
         self.node: Node | None = None
         self.incarnation: Incarnation | None = None
-        self.is_ready = False
+        self.ready = trio.Event()  # it serves clients
         self._network: HostNetwork | None = None
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
@@ -141,6 +141,10 @@ class SimNode:
     @property
     def is_running(self) -> bool:
         return self.incarnation is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready.is_set()
 
     @property
     def is_paused(self) -> bool:
@@ -188,7 +192,6 @@ class SimNode:
         """Start the process; it comes up by and by."""
         assert self.incarnation is None, f"{self.name} runs already"
         self.incarnation = self._world.incarnate(self.name)
-        self.is_ready = False
         self._world.disturbances += 1  # it listens, but answers nobody yet
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
@@ -233,7 +236,7 @@ class SimNode:
 
     def _on_ready(self, incarnation: Incarnation) -> None:
         if incarnation.is_alive:
-            self.is_ready = True
+            self.ready.set()
             self._end_start()
             self._world.note(self.name, "ready", repr(incarnation))
 
@@ -258,7 +261,9 @@ class SimNode:
     def _leave(self) -> None:
         """Take from the process what the kernel takes from a dead one."""
         assert self.incarnation is not None
-        if not self.is_ready:
+        if self.is_ready:
+            self.ready = trio.Event()
+        else:
             self._end_start()
         self.incarnation.is_alive = False
         self._world.forget_work(self.incarnation)
@@ -266,7 +271,6 @@ class SimNode:
             self._world.resume(self.incarnation)
         self.incarnation = None
         self.node = None
-        self.is_ready = False
         if self._network is not None:
             self._network.is_dead = True
             self._network = None
@@ -447,11 +451,22 @@ class Cluster:
             while not condition():  # noqa: ASYNC110 (nobody could set an event)
                 await trio.sleep(0.05)
             return
+        await self._fail_late(deadline_s, what)
+
+    async def _fail_late(self, deadline_s: float, what: str) -> None:
         self.world.fail(SimulationFailure(f"not within {deadline_s:g} s: {what}"))
         await trio.lowlevel.checkpoint()
 
     def all_ready(self) -> bool:
         return all(node.is_ready for node in self.brokers)
+
+    async def wait_all_ready(self, deadline_s: float = 60.0) -> None:
+        """Wait for the instant at which all brokers are up; as `wait_until`, but at once."""
+        with trio.move_on_after(deadline_s):
+            for node in self.brokers:
+                await node.ready.wait()
+            return
+        await self._fail_late(deadline_s, "all brokers are up")
 
     def new_host(self, name: str) -> HostNetwork:
         """Give a client a machine."""
