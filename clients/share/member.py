@@ -131,9 +131,9 @@ class ShareMember:
         member = self._member
         while True:
             self._wake = trio.Event()
-            lacks_names = self._reconcile()
             if self._is_working():
                 member.polled(_now_ms())
+            lacks_names = self._reconcile()
             request = member.heartbeat(_now_ms())
             if request is None:
                 await self._wait(lacks_names=lacks_names)

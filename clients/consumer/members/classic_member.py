@@ -6,7 +6,7 @@ Owns the tasks of the member. Rules:
    next poll waits for it. So a listener is not cancelled by a poll's timeout.
 2. Before partitions are given up what was consumed of them is committed, if that is automatic.
 3. An application that stays away from poll longer than max_poll_interval_ms loses its partitions;
-   who takes records one by one is seen by that.
+   who takes records one by one is seen by that, and who waits in its poll does not stay away.
 4. The leader watches the partitions of all topics of the group; each member its pattern.
 
 Called by: `subscription`. KIP-62, KIP-345, KIP-429.
@@ -172,6 +172,7 @@ class ClassicMember:
         """Follow the membership as long as the consumer is open."""
         while True:
             self._wake = trio.Event()
+            self._look_at_program()
             try:
                 step = self.membership.step(_now_ms())
             except KafkaClientError:
@@ -195,6 +196,11 @@ class ClassicMember:
             else:
                 await self._complete()
             self._wake_heart.set()
+
+    def _look_at_program(self) -> None:
+        """A program that waits in a call, or has taken a record since, counts as polling."""
+        if self._handover.has_moved() or self._calls.is_waiting:
+            self.membership.liveness.polled(_now_ms())
 
     async def _prepare(self, step: Prepare) -> None:
         if not step.revoked:
@@ -282,8 +288,7 @@ class ClassicMember:
                 continue
             with trio.move_on_at(min(due_ms, membership.liveness.poll_deadline_ms) / 1000):
                 await self._wake_heart.wait()
-            if self._handover.has_moved() or self._calls.is_waiting:
-                membership.liveness.polled(_now_ms())
+            self._look_at_program()
             request = membership.heartbeat(_now_ms())
             if membership.state is MemberState.UNJOINED:
                 self._turnstile.notify()

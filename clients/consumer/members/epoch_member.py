@@ -7,7 +7,8 @@ Owns the tasks of the member. Rules:
    then the listener is called, and only then the coordinator hears of it.
 3. Heartbeats go on meanwhile, as often as the coordinator wants them.
 4. An application that stays away from poll longer than max_poll_interval_ms leaves the group, and
-   joins again with its next poll; who takes records one by one is seen by that.
+   joins again with its next poll; who takes records one by one is seen by that, and who waits in
+   its poll does not stay away.
 
 Called by: `subscription`. KIP-848, KIP-1082 (the member names itself).
 """
@@ -157,6 +158,7 @@ class EpochMember:
         member = self._member
         while True:
             self._wake = trio.Event()
+            self._look_at_program()
             try:
                 step = member.step(_now_ms())
             except KafkaClientError:
@@ -175,6 +177,11 @@ class EpochMember:
                 self._wake_heart.set()
                 with trio.move_on_after(pause_s):
                     await self._wake.wait()
+
+    def _look_at_program(self) -> None:
+        """A program that waits in a call, or has taken a record since, counts as polling."""
+        if self._handover.has_moved() or self._calls.is_waiting:
+            self._member.polled(_now_ms())
 
     async def _lose(self) -> None:
         async with self._turnstile.turn():
@@ -214,8 +221,7 @@ class EpochMember:
             due_ms = member.next_heartbeat_ms
             with trio.move_on_at(math.inf if due_ms is None else due_ms / 1000):
                 await self._wake_heart.wait()
-            if self._handover.has_moved() or self._calls.is_waiting:
-                member.polled(_now_ms())
+            self._look_at_program()
             request = member.heartbeat(_now_ms())
             if request is None:
                 # A deadline that has only just been reached is not past yet.

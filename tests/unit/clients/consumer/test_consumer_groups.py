@@ -17,6 +17,7 @@ from kraftrio.clients.errors import (
     ClosedError,
     CommitFailedError,
 )
+from kraftrio.clients.share.consumer import ShareConsumer
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.consumer.test_consumer import T0, offsets, take
 from tests.unit.clients.simulated import Kafka
@@ -312,6 +313,53 @@ async def test_who_waits_for_records_stays_a_member(kafka: Kafka) -> None:
         await kafka.fill("t", 1)
         assert offsets(await take(consumer, 1)) == [0]
         assert listener.told == [("assigned", [0])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "heartbeat"),
+    [
+        ("classic", "Heartbeat"),
+        ("consumer", "ConsumerGroupHeartbeat"),
+        ("share", "ShareGroupHeartbeat"),
+    ],
+)
+async def test_who_waits_joins_again(kafka: Kafka, kind: str, heartbeat: str) -> None:
+    """Also where the coordinator forgets the member max_poll_interval_ms after its last poll.
+
+    A member of a group without partitions for all has none, so that no rebalance wakes its call.
+    """
+    settings: dict[str, Any] = {"group_id": "g", "max_poll_interval_ms": 2_000}
+    consumers: dict[str, Any] = {}
+    got: list[str] = []
+
+    async def wait(machine: str, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        with kafka.world.machine(machine), trio.CancelScope() as scope:
+            if kind == "share":
+                consumers[machine] = ShareConsumer(kafka.bootstrap, **settings)
+            else:
+                consumers[machine] = kafka.consumer(
+                    group_protocol=kind, enable_auto_commit=False, **settings
+                )
+            async with consumers[machine] as consumer:
+                await consumer.subscribe(["t"])
+                task_status.started(scope)
+                await anext(consumer)
+                got.append(machine)
+
+    await kafka.create("t")
+    async with trio.open_nursery() as nursery:
+        scopes = {name: await nursery.start(wait, name) for name in ("a", "b")}
+        await trio.sleep(10)
+        idle, other = sorted(scopes, key=lambda name: len(consumers[name].assignment))
+        kafka.world.delay(heartbeat, seconds=3, machine=idle)
+        kafka.world.refuse(heartbeat, "UNKNOWN_MEMBER_ID", machine=idle)
+        await trio.sleep(10)
+        scopes[other].cancel()
+        with trio.fail_after(90):
+            while not got:
+                await kafka.fill("t", 1)
+                await trio.sleep(1)
+    assert got == [idle]
 
 
 async def test_a_static_member_keeps_its_partitions_over_a_restart(kafka: Kafka) -> None:
