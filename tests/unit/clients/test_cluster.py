@@ -88,7 +88,7 @@ async def test_a_topic_that_does_not_come_is_named() -> None:
     """Brokers that do not know the topic make another error than brokers that do not answer."""
     async with fake_cluster() as fake, open_cluster(config=config(fake)) as cluster:
         with pytest.raises(UnknownTopicOrPartitionError, match="topic 'nope' is not there"):
-            await cluster.topic("nope", timeout_s=0.05)
+            await cluster.topic("nope", timeout_s=0.3)
         fake.add_topic("a b", [1])
         fake.topics["a b"].error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         with pytest.raises(InvalidTopicError, match="topic 'a b'"):

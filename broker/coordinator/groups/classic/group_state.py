@@ -1,27 +1,17 @@
-"""One classic group: its states, members and what may happen to them (KIP-62, KIP-345).
+"""One classic group: its states and what may happen in each (KIP-62, KIP-345).
 
-Owns the five states and the legal moves between them, the members with their parked requests, the
-pending members (KIP-394) and the leader. What needs time or several steps is decided by `groups`
-and its collaborators. To the shard it is a `Group`.
-
-Invariants:
-1. `awaiting_join_count` is the number of members with a `join_ticket`.
-2. `votes` counts the protocols of exactly the members.
-3. `static_members[instance_id]` is the id of the member with that instance id, and every such
-   member is in `members`.
-4. A pending member is not in `members`.
-5. `leader_id` names a member or is None; it is None when there is no member.
+Owns the five states and the legal moves between them, the generation with its protocol and
+subscriptions, and what may be done with offsets. Who is in it is kept by its `roster`; what needs
+time or several steps is decided by `groups` and its collaborators. To the shard it is a `Group`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kraftrio.broker.coordinator.groups.classic.protocol_votes import Protocols, ProtocolVotes
-from kraftrio.broker.coordinator.outcome import Ticket
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember, MemberRoster
 from kraftrio.wire.errors import ErrorCode, RemoteProtocolError
 from kraftrio.wire.messages.group_records.classic import decode_subscription_topics
 
@@ -61,68 +51,25 @@ LEGAL_MOVES: Mapping[GroupState, frozenset[GroupState]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class ClassicMember:
-    """One member. `join_ticket` and `sync_ticket` are its parked requests."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: Protocols
-    assignment: bytes = b""
-    join_ticket: Ticket = None
-    sync_ticket: Ticket = None
-    is_new: bool = False
-    """Joined for the first time: its session runs although its join is parked."""
-
-    @property
-    def is_awaiting_join(self) -> bool:
-        return self.join_ticket is not None
-
-    @property
-    def is_static(self) -> bool:
-        return self.group_instance_id is not None
-
-    @property
-    def has_satisfied_heartbeat(self) -> bool:
-        """A parked request shows that the member lives, except for a new one, which may be gone."""
-        return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
-
-    def metadata(self, protocol_name: str) -> bytes:
-        """The member's metadata for a protocol that it supports."""
-        for name, metadata in self.protocols:
-            if name == protocol_name:
-                return metadata
-        raise AssertionError(f"member {self.member_id} does not support {protocol_name}")
-
-
 class ClassicGroup:
-    """A group and its members."""
+    """A group; `members` are those of its roster, to be looked at."""
 
     group_type: Final = CLASSIC_GROUP_TYPE
 
     __slots__ = (
-        "awaiting_join_count",
         "current_state_timestamp_ms",
         "generation_id",
         "group_id",
         "initial_rebalance_delay_ms",
         "initial_rebalance_remaining_ms",
-        "leader_id",
         "members",
         "new_member_added",
-        "pending_join_members",
-        "pending_sync_members",
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "roster",
         "state",
-        "static_members",
         "subscribed_topics",
-        "votes",
     )
 
     def __init__(self, group_id: str, now_wall_ms: int) -> None:
@@ -133,13 +80,8 @@ class ClassicGroup:
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.leader_id: str | None = None
-        self.members: dict[str, ClassicMember] = {}
-        self.static_members: dict[str, str] = {}
-        self.pending_join_members: dict[str, None] = {}
-        self.pending_sync_members: dict[str, None] = {}
-        self.awaiting_join_count = 0
-        self.votes = ProtocolVotes()
+        self.roster = MemberRoster()
+        self.members: Mapping[str, ClassicMember] = self.roster.members
         self.subscribed_topics: frozenset[str] | None = None
         self.new_member_added = False
         self.initial_rebalance_delay_ms = 0
@@ -166,111 +108,14 @@ class ClassicGroup:
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
     # --- members ---
-
-    def is_leader(self, member_id: str) -> bool:
-        return self.leader_id == member_id
-
-    @property
-    def has_all_members_joined(self) -> bool:
-        return len(self.members) == self.awaiting_join_count and not self.pending_join_members
-
-    def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first one sets the protocol type's votes and leads."""
-        assert member.member_id not in self.members
-        if member.group_instance_id is not None:
-            assert member.group_instance_id not in self.static_members
-            self.static_members[member.group_instance_id] = member.member_id
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self.votes.add(member.protocols)
-        self.pending_join_members.pop(member.member_id, None)
-        if member.is_awaiting_join:
-            self.awaiting_join_count += 1
-
-    def remove(self, member_id: str) -> None:
-        """Drop a member or pending member; a leader that goes is replaced by another member.
-
-        A member's tickets must be answered first.
-        """
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            assert member.join_ticket is None and member.sync_ticket is None
-            self.votes.remove(member.protocols)
-            if member.group_instance_id is not None:
-                del self.static_members[member.group_instance_id]
-        if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
-        self.pending_join_members.pop(member_id, None)
-        self.pending_sync_members.pop(member_id, None)
-
-    def replace_static(
-        self, group_instance_id: str, old_member_id: str, new_member_id: str
-    ) -> ClassicMember:
-        """Give a static member another member id, in place. Its tickets must be answered first."""
-        member = self.members.pop(old_member_id)
-        assert member.join_ticket is None and member.sync_ticket is None
-        member.member_id = new_member_id
-        self.members[new_member_id] = member
-        self.static_members[group_instance_id] = new_member_id
-        if self.leader_id == old_member_id:
-            self.leader_id = new_member_id
-        if old_member_id in self.pending_sync_members:
-            del self.pending_sync_members[old_member_id]
-            self.pending_sync_members[new_member_id] = None
-        return member
-
-    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
-        self.votes.remove(member.protocols)
-        member.protocols = protocols
-        self.votes.add(member.protocols)
-
-    def park_join(self, member: ClassicMember, ticket: Ticket) -> None:
-        """Keep a join request until the rebalance completes."""
-        assert member.join_ticket is None
-        member.join_ticket = ticket
-        self.awaiting_join_count += 1
-
-    def take_join_ticket(self, member: ClassicMember) -> Ticket:
-        """Remove and return a member's parked join; None if there is none."""
-        ticket, member.join_ticket = member.join_ticket, None
-        if ticket is not None:
-            self.awaiting_join_count -= 1
-        return ticket
-
-    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether a request may speak for a member (KIP-345: a replaced id is fenced)."""
-        if group_instance_id is not None:
-            current = self.static_members.get(group_instance_id)
-            if current is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if current != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def has_member(self, member_id: str) -> bool:
         return member_id in self.members
 
-    def elect_joined_leader(self) -> bool:
-        """Make sure the leader is among those who joined; False if that is impossible.
-
-        A static leader may stay in the group without having rejoined.
-        """
-        if self.leader_id is None:
-            return False
-        if self.members[self.leader_id].is_awaiting_join:
-            return True
-        for member in self.members.values():
-            if member.is_awaiting_join:
-                self.leader_id = member.member_id
-                return True
-        return False
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
 
     # --- protocols ---
 
@@ -280,18 +125,14 @@ class ClassicGroup:
             return bool(protocol_type) and any(True for _ in protocol_names)
         if protocol_type != self.protocol_type:
             return False
-        return self.votes.has_common(protocol_names, len(self.members))
-
-    def select_protocol(self) -> str:
-        """The protocol that all support and most prefer; the earliest vote wins a tie."""
-        return self.votes.winner([member.protocols for member in self.members.values()])
+        return self.roster.votes.has_common(protocol_names, len(self.members))
 
     def start_generation(self, now_wall_ms: int) -> None:
         """Begin the next generation with the members there are."""
         self.generation_id += 1
-        self.pending_sync_members.clear()
+        self.roster.pending_sync_members.clear()
         if self.members:
-            self.protocol_name = self.select_protocol()
+            self.protocol_name = self.roster.select_protocol()
             self.subscribed_topics = self.compute_subscribed_topics()
             self.transition_to(GroupState.COMPLETING_REBALANCE, now_wall_ms)
         else:
@@ -340,7 +181,7 @@ class ClassicGroup:
         if generation_id < 0 and self.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
         if generation_id >= 0 or member_id or group_instance_id is not None:
-            error = self.check_member(member_id, group_instance_id)
+            error = self.roster.check_member(member_id, group_instance_id)
             if error is not ErrorCode.NONE:
                 return error
             if generation_id != self.generation_id:
@@ -384,16 +225,12 @@ class ClassicGroup:
         return commit_timestamp_ms
 
     @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
     def is_unused(self) -> bool:
         """Whether the group has neither members nor pending members."""
-        return self.is_in(GroupState.EMPTY) and not self.pending_join_members
+        return self.is_in(GroupState.EMPTY) and not self.roster.pending_join_members
 
     def __repr__(self) -> str:
         return (
             f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id}"
-            f" members={list(self.members)} pending={list(self.pending_join_members)}>"
+            f" members={list(self.members)} pending={list(self.roster.pending_join_members)}>"
         )

@@ -251,7 +251,7 @@ class ClassicGroups:
         """Make a group for its first joiner, unless that is refused."""
         group = ClassicGroup(join.request.group_id, now.wall_ms)
         self._joins.join(group, join, now, outcome)
-        if group.members or group.pending_join_members:
+        if group.members or group.roster.pending_join_members:
             self._registry.remove(group.group_id)
             self._registry.add(group)
             outcome.records.append(new_group_record(group))
@@ -274,7 +274,7 @@ class ClassicGroups:
             return outcome
         fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, outcome)
         member.sync_ticket = ticket
-        if group.is_leader(member.member_id):
+        if group.roster.is_leader(member.member_id):
             given = {a.member_id: a.assignment for a in request.assignments}
             assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
             outcome.records.append(group_record(group, assignments))
@@ -343,7 +343,7 @@ class ClassicGroups:
         group = self._find(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        error = group.check_member(request.member_id, request.group_instance_id)
+        error = group.roster.check_member(request.member_id, request.group_instance_id)
         if error is ErrorCode.NONE and request.generation_id != group.generation_id:
             error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
@@ -379,8 +379,8 @@ class ClassicGroups:
     def _on_member_deadline(
         self, group: ClassicGroup, member_id: str, now: Now, outcome: Outcome
     ) -> None:
-        if member_id in group.pending_join_members:
-            group.remove(member_id)
+        if member_id in group.roster.pending_join_members:
+            group.roster.remove(member_id)
             self._rebalances.complete_if_all_joined(group, now, outcome)
             return
         member = group.members.get(member_id)
@@ -420,15 +420,15 @@ class ClassicGroups:
         member_id = identity.member_id
         if not member_id:
             # An administrator removes a static member by its instance id.
-            current = group.static_members.get(identity.group_instance_id or "")
+            current = group.roster.static_members.get(identity.group_instance_id or "")
             if identity.group_instance_id is None or current is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = current
-        elif member_id in group.pending_join_members:
+        elif member_id in group.roster.pending_join_members:
             self._sessions.remove_unjoined(group, member_id)
             return ErrorCode.NONE
         else:
-            error = group.check_member(member_id, identity.group_instance_id)
+            error = group.roster.check_member(member_id, identity.group_instance_id)
             if error is not ErrorCode.NONE:
                 return error
         self._sessions.remove(group, member_id, outcome)
@@ -438,7 +438,7 @@ class ClassicGroups:
 
 def check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     """Whether a SyncGroup is by a member of the generation, and about its protocol."""
-    error = group.check_member(request.member_id, request.group_instance_id)
+    error = group.roster.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return error
     if request.generation_id != group.generation_id:

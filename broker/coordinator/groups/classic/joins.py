@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftrio.broker.coordinator.groups.classic.group_state import (
-    ClassicGroup,
-    ClassicMember,
-    GroupState,
-)
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.groups.classic.member_sessions import (
     MemberSessions,
     note_member,
@@ -22,6 +18,7 @@ from kraftrio.broker.coordinator.groups.classic.member_sessions import (
 from kraftrio.broker.coordinator.groups.classic.protocol_votes import Protocols
 from kraftrio.broker.coordinator.groups.classic.rebalances import Rebalances
 from kraftrio.broker.coordinator.groups.classic.replies import answer_join, refuse_join
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember
 from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.outcome import Now, Outcome, Ticket
 from kraftrio.wire.errors import ErrorCode
@@ -88,7 +85,7 @@ class JoinAttempt:
 
     def update(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Take over what the request says into a member that is there."""
-        group.set_protocols(member, self.protocols)
+        group.roster.set_protocols(member, self.protocols)
         member.rebalance_timeout_ms = self.request.rebalance_timeout_ms
         member.session_timeout_ms = self.request.session_timeout_ms
 
@@ -121,7 +118,7 @@ class Joins:
             refuse_join(join.ticket, join.member_id, error, outcome)
         elif not join.member_id:
             self._join_without_id(group, join, now, outcome)
-        elif join.member_id in group.pending_join_members and join.group_instance_id is None:
+        elif join.member_id in group.roster.pending_join_members and join.group_instance_id is None:
             self._add_member(group, join.member_id, join, now, outcome)
         else:
             self._rejoin(group, join, now, outcome)
@@ -133,7 +130,7 @@ class Joins:
         if group.is_in(GroupState.PREPARING_REBALANCE):
             if member is not None and member.is_awaiting_join:
                 return True
-            return group.awaiting_join_count < limit
+            return group.roster.awaiting_join_count < limit
         if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member is not None or len(group.members) < limit
         return True
@@ -144,7 +141,7 @@ class Joins:
         """Stop waiting for a member that was refused for lack of room."""
         if member_id in group.members:
             self._sessions.remove(group, member_id, outcome)
-        elif member_id in group.pending_join_members:
+        elif member_id in group.roster.pending_join_members:
             self._sessions.remove_unjoined(group, member_id)
         else:
             return
@@ -157,7 +154,7 @@ class Joins:
         instance_id, client = join.group_instance_id, join.client
         prefix = client.client_id if instance_id is None else instance_id
         member_id = f"{prefix}-{self._new_uuid()}"
-        former_id = None if instance_id is None else group.static_members.get(instance_id)
+        former_id = None if instance_id is None else group.roster.static_members.get(instance_id)
         if former_id is not None:
             self._restart_static(group, former_id, member_id, join, now, outcome)
         elif requires_member_id(join.request, client.api_version):
@@ -170,7 +167,7 @@ class Joins:
     def _rejoin(self, group: ClassicGroup, join: JoinAttempt, now: Now, outcome: Outcome) -> None:
         """A joiner that names its member id is a member, or is sent away."""
         member_id = join.member_id
-        error = group.check_member(member_id, join.group_instance_id)
+        error = group.roster.check_member(member_id, join.group_instance_id)
         if error is not ErrorCode.NONE:
             refuse_join(join.ticket, member_id, error, outcome)
             return
@@ -179,16 +176,16 @@ class Joins:
         if is_unchanged and (
             # The member lost its answer; everybody's answer is still valid.
             group.is_in(GroupState.COMPLETING_REBALANCE)
-            or (group.is_in(GroupState.STABLE) and not group.is_leader(member_id))
+            or (group.is_in(GroupState.STABLE) and not group.roster.is_leader(member_id))
         ):
             answer_join(group, member, join.ticket, outcome)
             return
-        superseded = group.take_join_ticket(member)
+        superseded = group.roster.take_join_ticket(member)
         if superseded is not None:
             # A member that joins again has given up on its former request.
             refuse_join(superseded, member_id, ErrorCode.REBALANCE_IN_PROGRESS, outcome)
         join.update(group, member)
-        group.park_join(member, join.ticket)
+        group.roster.park_join(member, join.ticket)
         self._rebalances.prepare_or_complete(group, now, outcome, "a member joined again")
 
     def _add_member(
@@ -199,7 +196,7 @@ class Joins:
             group.protocol_type = join.request.protocol_type
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
-        group.add(member)
+        group.roster.add(member)
         self._sessions.expect_new(group, member, now)
         note_member(
             "member joined", group, member_id, outcome,

@@ -11,12 +11,9 @@ Rules
 from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.groups.classic.group_state import (
-    CLASSIC_GROUP_TYPE,
-    ClassicGroup,
-    ClassicMember,
-)
+from kraftrio.broker.coordinator.groups.classic.group_state import CLASSIC_GROUP_TYPE, ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.replies import fail_sync, refuse_join
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember
 from kraftrio.broker.coordinator.outcome import Now, Outcome, append_error_to_response
 from kraftrio.wire.errors import ErrorCode
 
@@ -54,7 +51,7 @@ class MemberSessions:
         self, group: ClassicGroup, member_id: str, session_timeout_ms: int, now: Now
     ) -> None:
         """Expect a member to join with the id that it was just given."""
-        group.pending_join_members[member_id] = None
+        group.roster.pending_join_members[member_id] = None
         self._expect(group, member_id, session_timeout_ms, now)
 
     def _expect(self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Now) -> None:
@@ -67,7 +64,7 @@ class MemberSessions:
 
     def end_all_sessions(self, group: ClassicGroup) -> None:
         """Drop the deadlines of everybody in a group."""
-        for member_id in (*group.members, *group.pending_join_members):
+        for member_id in (*group.members, *group.roster.pending_join_members):
             self.end_session(group, member_id)
 
     # --- departures ---
@@ -82,14 +79,14 @@ class MemberSessions:
         """Take a member out and answer what it has parked."""
         member = group.members[member_id]
         code = append_error_to_response(error)
-        ticket = group.take_join_ticket(member)
+        ticket = group.roster.take_join_ticket(member)
         if ticket is not None:
             refuse_join(ticket, "", code, outcome)
         fail_sync(member, code, outcome)
-        group.remove(member_id)
+        group.roster.remove(member_id)
         self.end_session(group, member_id)
 
     def remove_unjoined(self, group: ClassicGroup, member_id: str) -> None:
         """Take out a pending member, or one that has nothing parked."""
-        group.remove(member_id)
+        group.roster.remove(member_id)
         self.end_session(group, member_id)

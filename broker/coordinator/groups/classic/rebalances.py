@@ -68,7 +68,7 @@ class Rebalances:
         )  # fmt: skip
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, outcome)
-        group.pending_sync_members.clear()
+        group.roster.pending_sync_members.clear()
         self._cancel(SYNC_DEADLINE, group)
         is_initial = group.is_in(GroupState.EMPTY)
         group.transition_to(GroupState.PREPARING_REBALANCE, now.wall_ms)
@@ -76,19 +76,20 @@ class Rebalances:
             delay_ms = self._properties.group_initial_rebalance_delay_ms
             group.new_member_added = False
             group.initial_rebalance_delay_ms = delay_ms
-            group.initial_rebalance_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            timeout_ms = group.roster.rebalance_timeout_ms
+            group.initial_rebalance_remaining_ms = max(timeout_ms - delay_ms, 0)
             self._schedule(JOIN_DEADLINE, group, delay_ms, now)
-        elif group.has_all_members_joined:
+        elif group.roster.has_all_members_joined:
             self._complete(group, now, outcome)
         else:
-            self._schedule(JOIN_DEADLINE, group, group.rebalance_timeout_ms, now)
+            self._schedule(JOIN_DEADLINE, group, group.roster.rebalance_timeout_ms, now)
 
     def complete_if_all_joined(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
         """Complete a rebalance that everybody has joined, unless it is the initial one."""
         if (
             group.is_in(GroupState.PREPARING_REBALANCE)
             and group.previous_state is not GroupState.EMPTY
-            and group.has_all_members_joined
+            and group.roster.has_all_members_joined
         ):
             self._complete(group, now, outcome)
 
@@ -101,9 +102,9 @@ class Rebalances:
             if not member.is_awaiting_join and not member.is_static:
                 self._sessions.remove_unjoined(group, member.member_id)
                 note_member("member expired", group, member.member_id, outcome)
-        if group.members and not group.elect_joined_leader():
+        if group.members and not group.roster.elect_joined_leader():
             # Only static members, none of which has rejoined: give them another round.
-            self._schedule(JOIN_DEADLINE, group, group.rebalance_timeout_ms, now)
+            self._schedule(JOIN_DEADLINE, group, group.roster.rebalance_timeout_ms, now)
             return
         group.start_generation(now.wall_ms)
         outcome.note(
@@ -114,18 +115,18 @@ class Rebalances:
             outcome.records.append(group_record(group))
             return
         for member in group.members.values():
-            ticket = group.take_join_ticket(member)
+            ticket = group.roster.take_join_ticket(member)
             if ticket is not None:
                 answer_join(group, member, ticket, outcome)
                 self._sessions.prolong_session(group, member, now)
             member.is_new = False
-            group.pending_sync_members[member.member_id] = None
-        self._schedule(SYNC_DEADLINE, group, group.rebalance_timeout_ms, now)
+            group.roster.pending_sync_members[member.member_id] = None
+        self._schedule(SYNC_DEADLINE, group, group.roster.rebalance_timeout_ms, now)
 
     def note_synced(self, group: ClassicGroup, member_id: str) -> None:
         """A member asked for its assignment."""
-        group.pending_sync_members.pop(member_id, None)
-        if not group.pending_sync_members:
+        group.roster.pending_sync_members.pop(member_id, None)
+        if not group.roster.pending_sync_members:
             self._cancel(SYNC_DEADLINE, group)
 
     def reset_assignments(
@@ -160,9 +161,9 @@ class Rebalances:
         """Remove the members that joined but never asked for their assignment."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
-        if not group.pending_sync_members:
+        if not group.roster.pending_sync_members:
             return
-        for member_id in list(group.pending_sync_members):
+        for member_id in list(group.roster.pending_sync_members):
             # One that restarted since (KIP-345) has a join parked, which is answered so, too.
             self._sessions.remove(group, member_id, outcome)
             note_member("member expired", group, member_id, outcome)

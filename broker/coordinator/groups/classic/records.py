@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kraftrio.broker.coordinator.groups.classic.group_state import (
-    ClassicGroup,
-    ClassicMember,
-    GroupState,
-)
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.messages.group_records.classic import (
     GroupMetadataValue,
@@ -24,14 +21,14 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
-    group.leader_id = value.leader
+    group.roster.leader_id = value.leader
     if value.members:
         group.state = GroupState.STABLE
     for member in value.members:
         rebalance_timeout_ms = member.rebalance_timeout
         if rebalance_timeout_ms == -1:
             rebalance_timeout_ms = member.session_timeout
-        group.add(
+        group.roster.add(
             ClassicMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
@@ -55,7 +52,7 @@ def group_value(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
         protocol=group.protocol_name,
-        leader=group.leader_id,
+        leader=group.roster.leader_id,
         current_state_timestamp=group.current_state_timestamp_ms,
         members=[
             MemberMetadata(

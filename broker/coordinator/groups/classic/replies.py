@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, ClassicMember
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember
 from kraftrio.broker.coordinator.outcome import Outcome, Ticket
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
@@ -35,7 +36,7 @@ def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupRespon
     """Say what generation there is; the leader learns of all members, to assign from."""
     protocol_name = group.protocol_name or ""
     members = []
-    if group.is_leader(member.member_id):
+    if group.roster.is_leader(member.member_id):
         members = [
             JoinGroupResponseMember(
                 member_id=one.member_id,
@@ -48,7 +49,7 @@ def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupRespon
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=group.leader_id or "",
+        leader=group.roster.leader_id or "",
         member_id=member.member_id,
         members=members,
     )
@@ -58,7 +59,7 @@ def release_parked(
     group: ClassicGroup, member: ClassicMember, error: ErrorCode, outcome: Outcome
 ) -> None:
     """Answer whatever a member has parked with an error."""
-    ticket = group.take_join_ticket(member)
+    ticket = group.roster.take_join_ticket(member)
     if ticket is not None:
         refuse_join(ticket, member.member_id, error, outcome)
     fail_sync(member, error, outcome)

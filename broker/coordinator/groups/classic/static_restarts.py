@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kraftrio.broker.coordinator.groups.classic.group_state import (
-    ClassicGroup,
-    ClassicMember,
-    GroupState,
-)
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.groups.classic.joins import JoinAttempt
 from kraftrio.broker.coordinator.groups.classic.member_sessions import MemberSessions
 from kraftrio.broker.coordinator.groups.classic.rebalances import Rebalances
@@ -23,6 +19,7 @@ from kraftrio.broker.coordinator.groups.classic.replies import (
     join_response,
     refuse_join,
 )
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember
 from kraftrio.broker.coordinator.outcome import (
     FollowUp,
     Now,
@@ -68,16 +65,16 @@ class StaticRestarts:
         outcome: Outcome,
     ) -> None:
         """Put a new member id in the place of a former one, which is fenced from now on."""
-        former_leader = group.leader_id or ""
+        former_leader = group.roster.leader_id or ""
         former = self._fence(group, former_id, outcome)
-        member = group.replace_static(former.group_instance_id or "", former_id, new_id)
+        member = group.roster.replace_static(former.group_instance_id or "", former_id, new_id)
         member.client_id, member.client_host = join.client.client_id, join.client.client_host
         join.update(group, member)
         self._sessions.prolong_session(group, member, now)
-        group.park_join(member, join.ticket)
+        group.roster.park_join(member, join.ticket)
         if not group.is_in(GroupState.STABLE):
             self._rebalances.after_removal(group, now, outcome, "a static member restarted")
-        elif group.select_protocol() != group.protocol_name:
+        elif group.roster.select_protocol() != group.protocol_name:
             reason = "a static member restarted with other protocols"
             self._rebalances.prepare(group, now, outcome, reason)
         else:
@@ -94,7 +91,7 @@ class StaticRestarts:
     def _fence(self, group: ClassicGroup, member_id: str, outcome: Outcome) -> ClassicMember:
         """End the requests and the session of a replaced member; return it as it was."""
         member = group.members[member_id]
-        ticket = group.take_join_ticket(member)
+        ticket = group.roster.take_join_ticket(member)
         if ticket is not None:
             refuse_join(ticket, member_id, ErrorCode.FENCED_INSTANCE_ID, outcome)
         fail_sync(member, ErrorCode.FENCED_INSTANCE_ID, outcome)
@@ -113,14 +110,14 @@ class StaticRestarts:
         member = None if group is None else group.members.get(stored.new_member_id)
         if group is None or member is None or member.join_ticket is not stored.ticket:
             return  # replaced, removed or rejoined meanwhile, and answered then
-        group.take_join_ticket(member)
+        group.roster.take_join_ticket(member)
         if error is not ErrorCode.NONE:
             self._return_to_former(group, member, stored.former, now)
             refuse_join(stored.ticket, "", append_error_to_response(error), outcome)
             return
         self._sessions.prolong_session(group, member, now)
         if stored.supports_skip_assignment:
-            skip = group.is_leader(member.member_id)
+            skip = group.roster.is_leader(member.member_id)
             answer_join(group, member, stored.ticket, outcome, skip=skip)
             return
         # Before KIP-814 a leader that learns that it leads would assign again; the old id makes it
@@ -134,8 +131,8 @@ class StaticRestarts:
     ) -> None:
         self._sessions.end_session(group, member.member_id)
         instance_id = member.group_instance_id or ""
-        member = group.replace_static(instance_id, member.member_id, former.member_id)
-        group.set_protocols(member, former.protocols)
+        member = group.roster.replace_static(instance_id, member.member_id, former.member_id)
+        group.roster.set_protocols(member, former.protocols)
         member.rebalance_timeout_ms = former.rebalance_timeout_ms
         member.session_timeout_ms = former.session_timeout_ms
         member.client_id, member.client_host = former.client_id, former.client_host

@@ -17,12 +17,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
-from kraftrio.broker.coordinator.groups.classic.group_state import (
-    ClassicGroup,
-    ClassicMember,
-    GroupState,
-)
+from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup, GroupState
 from kraftrio.broker.coordinator.groups.classic.records import group_record, group_tombstone
+from kraftrio.broker.coordinator.groups.classic.roster import ClassicMember
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
 from kraftrio.broker.coordinator.groups.consumer.records import group_records, group_tombstones
 from kraftrio.broker.coordinator.groups.consumer.state.group import (
@@ -131,7 +128,7 @@ class Conversions:
         if protocol_name is None or any(
             protocol_name not in dict(member.protocols) for member in classic.members.values()
         ):
-            protocol_name = classic.select_protocol()
+            protocol_name = classic.roster.select_protocol()
         for classic_member in classic.members.values():
             member, assigned = self._member_of(classic, classic_member, protocol_name)
             group.target.members[member.member_id] = assigned
@@ -232,8 +229,8 @@ class Conversions:
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
         classic.state = GroupState.STABLE
         for member in members:
-            classic.add(_classic_member(member))
-        classic.protocol_name = classic.select_protocol()
+            classic.roster.add(_classic_member(member))
+        classic.protocol_name = classic.roster.select_protocol()
         classic.subscribed_topics = classic.compute_subscribed_topics()
         for one in classic.members.values():
             metadata = one.metadata(classic.protocol_name)

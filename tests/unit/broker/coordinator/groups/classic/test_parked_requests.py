@@ -74,8 +74,8 @@ class Members:
         parked = sorted(ticket for ticket in held if ticket is not None)
         assert parked == [ticket for ticket in self.sent if ticket not in self.context.replies]
         if group is not None:
-            assert group.awaiting_join_count == sum(one.is_awaiting_join for one in members)
-            assert set(group.static_members.values()) == {
+            assert group.roster.awaiting_join_count == sum(one.is_awaiting_join for one in members)
+            assert set(group.roster.static_members.values()) == {
                 one.member_id for one in members if one.is_static
             }
 
@@ -121,7 +121,8 @@ class Members:
         # mostly who has to, and with the generation that counts
         member = self.rng.choice(list(group.members.values()))
         late = self.rng.random() < 0.1
-        given = dict.fromkeys(group.members, b"x") if group.is_leader(member.member_id) else {}
+        is_leader = group.roster.is_leader(member.member_id)
+        given = dict.fromkeys(group.members, b"x") if is_leader else {}
         self.sent.append(
             self.context.send_sync(
                 member.member_id,

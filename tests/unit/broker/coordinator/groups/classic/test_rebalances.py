@@ -48,7 +48,7 @@ def test_pending_member_that_vanishes_holds_nobody_up(context: GroupContext) -> 
     assert ticket not in context.replies, "the pending member is awaited"
     context.advance(7_000)
     assert context.joined(ticket).generation_id == 2
-    assert context.group.pending_join_members == {}
+    assert context.group.roster.pending_join_members == {}
 
 
 def test_pending_member_may_leave(context: GroupContext) -> None:

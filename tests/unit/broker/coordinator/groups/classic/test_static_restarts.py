@@ -74,7 +74,7 @@ def test_static_restart_that_cannot_be_stored(context: GroupContext) -> None:
     assert context.joined(ticket).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     member = context.group.members[old]
     assert (member.session_timeout_ms, member.client_id) == (10_000, "client")
-    assert context.group.leader_id == old
+    assert context.group.roster.leader_id == old
     assert context.heartbeat(old, instance_id="inst-1") == ErrorCode.NONE
 
 
@@ -206,4 +206,4 @@ def test_leave_with_a_stale_id_of_a_static_member(context: GroupContext) -> None
     old = static_group(context)
     context.send_join(instance_id="inst-1")
     assert context.leave((old, "inst-1")) == [ErrorCode.FENCED_INSTANCE_ID]
-    assert "inst-1" in context.group.static_members
+    assert "inst-1" in context.group.roster.static_members

@@ -263,7 +263,7 @@ def test_groups_without_members_change_their_kind_unasked(context: ConsumerConte
     member = ClassicMember(context)
     assert context.fetch_offset(topic_id=TOPIC)[0] == 1
     context.new_member_id(protocols=PROTOCOLS)
-    assert context.group.pending_join_members
+    assert context.group.roster.pending_join_members
     other = reloaded(context)
     assert other.group.state_name == "Empty"
     assert other.fetch_offset(topic_id=TOPIC)[0] == 1

@@ -121,7 +121,7 @@ def test_static_member_of_a_recorded_group() -> None:
     assert group is not None
     (member,) = group.members.values()
     assert member.group_instance_id == "inst-1"
-    assert group.leader_id == member.member_id == group.static_members["inst-1"]
+    assert group.roster.leader_id == member.member_id == group.roster.static_members["inst-1"]
     assert (member.client_id, member.client_host) == ("cli-group-static", "/127.0.0.1")
     assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (300_000, 45_000)
     assert decode_subscription(member.metadata("range")).topics == ["plain"]
