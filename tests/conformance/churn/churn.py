@@ -323,6 +323,8 @@ class Churn:
         if not self._plan.is_static:
             self.model.lose(member.name, time.time() * 1000)
         time.sleep((0.1 if self._plan.is_static else 1.4) * self._plan.session_ms / 1000)
+        if not self._plan.is_static:
+            self.model.wake(member.name, time.time() * 1000)
         os.kill(member.process.pid, signal.SIGCONT)
 
     def _restart(self, member: Member, *, is_killed: bool) -> None:

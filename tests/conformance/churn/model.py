@@ -7,6 +7,9 @@ read; the test tells whom it killed and paused, and what is committed. The promi
 3. What is committed of a partition never goes back.
 
 What a member has it has until it says that it has it no more, is killed, or is asked to leave.
+A member that was paused while its group rebalanced may wake right before the session ends that
+began with the answer to its join: it is given its share, and is out before its first heartbeat,
+which tells it so. What it says right after it wakes therefore counts from that heartbeat on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 TOLERANCE_MS = 3  # of clocks that are read in whole milliseconds
+WAKING_MS = 1_000  # two heartbeats: by then a member that stood still knows whether it is out
 
 
 @dataclass(slots=True)
@@ -35,6 +39,7 @@ class ChurnModel:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told: list[tuple[float, int, str, frozenset[int] | None]] = []  # None: has nothing
+        self._woken: defaultdict[str, list[float]] = defaultdict(list)
         self._read: defaultdict[int, set[int]] = defaultdict(set)
         self._committed: dict[int, int] = {}
         self._backward: list[str] = []
@@ -52,6 +57,11 @@ class ChurnModel:
         """A member has nothing any more, though it may not know."""
         with self._lock:
             self._told.append((at_ms, len(self._told), member, None))
+
+    def wake(self, member: str, at_ms: float) -> None:
+        """A member that stood still for longer than its session goes on."""
+        with self._lock:
+            self._woken[member].append(at_ms)
 
     def read(self, places: Iterable[tuple[int, int]]) -> None:
         """A member has read records: (partition, offset)."""
@@ -97,9 +107,17 @@ class ChurnModel:
             for partition in [one for one in mine if one not in partitions]:
                 mine.pop(partition).end_ms = at_ms
             for partition in sorted(partitions - set(mine)):
-                mine[partition] = Ownership(member, at_ms)
+                mine[partition] = Ownership(member, self._begin_ms(member, at_ms))
                 found[partition].append(mine[partition])
+        for partition, several in found.items():
+            lasting = [one for one in several if one.begin_ms <= one.end_ms]
+            found[partition] = sorted(lasting, key=lambda one: one.begin_ms)
         return found
+
+    def _begin_ms(self, member: str, at_ms: float) -> float:
+        """From when on it counts what a member said at a time."""
+        awake = [one + WAKING_MS for one in self._woken[member] if one <= at_ms]
+        return max([at_ms, *awake])
 
     def history(self) -> Iterable[str]:
         """What members had, one change a line, by time in milliseconds."""

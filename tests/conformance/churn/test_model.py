@@ -37,6 +37,20 @@ def test_killed(model: ChurnModel) -> None:
     assert model.errors({}) == []
 
 
+def test_woken_after_its_session(model: ChurnModel) -> None:
+    """What it is given right before it is out is not its own, unless it keeps it."""
+    model.lose("a", 150)
+    model.assign("b", [0, 1], 200)
+    model.wake("a", 1_000)
+    model.assign("a", [0, 1], 1_001)
+    model.assign("a", [], 1_070)
+    assert model.errors({}) == []
+    assert model.held() == {0: "b", 1: "b"}
+    model.assign("a", [1], 1_080)
+    (error,) = model.errors({})
+    assert error == "a had partition 1, which b kept for another inf ms"
+
+
 def test_unread_and_commits(model: ChurnModel) -> None:
     model.read([(0, 0), (0, 2)])
     model.commit({0: 2})
