@@ -27,13 +27,19 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     config.addinivalue_line("markers", "measures: time or memory, so that nothing runs beside it")
     config.addinivalue_line("markers", "not_served: about what ours does not offer, as README says")
+    config.addinivalue_line(
+        "markers", "long_churn: runs as long as TEST_CHURN_S says, if it is set"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests marked not_served to Apache's broker."""
-    if os.environ.get("TEST_BROKER") == "apache":
-        return
-    others = [item for item in items if item.get_closest_marker("not_served")]
+    """Leave tests marked not_served to Apache's broker, and long_churn to who asks for it."""
+    is_wanted = {
+        "not_served": os.environ.get("TEST_BROKER") == "apache",
+        "long_churn": "TEST_CHURN_S" in os.environ,
+    }
+    unwanted = [mark for mark, wanted in is_wanted.items() if not wanted]
+    others = [item for item in items if any(map(item.get_closest_marker, unwanted))]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
 

@@ -18,15 +18,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
+    DescribeGroupsRequest,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
@@ -41,13 +42,19 @@ COMPILE_S = 60.0
 DRAIN_S = 120.0
 LEAVE_S = 60.0
 _PROGRAM = Path(__file__).with_name("GroupMember.java")
-JAVA = ("java-classic", "java-consumer")
 DRIVEN: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: [str(go_program("franz"))],
     "sarama": lambda: [str(go_program("sarama"))],
     "kafkajs": lambda: node_script("kafkajs_driver.mjs"),
 }
-ALL_CLIENTS = (*CLIENTS, *OUR_CLIENTS, *JAVA, *DRIVEN)
+# Clients that can be in one group, by what assigns there: each is in one of these.
+MIXES = {
+    "cooperative-sticky": ("confluent-classic", "franz-go", "java-classic", "ours-classic"),
+    "range": ("aiokafka", "kafka-python", "sarama"),
+    "kafkajs": ("kafkajs",),  # which has an assignor of its own
+    "broker": ("confluent-consumer", "java-consumer", "ours-consumer"),
+}
+ALL_CLIENTS = tuple(chain.from_iterable(MIXES.values()))
 STATIC_CLIENTS = tuple(one for one in ALL_CLIENTS if one != "kafkajs")  # which has no such members
 # librdkafka sends commits that nobody answered again after later ones.
 _RESEND_COMMITS = ("confluent-classic", "confluent-consumer")
@@ -72,19 +79,21 @@ class Plan:
     """One run.
 
     Attributes:
-        client: of the members, one of `ALL_CLIENTS`.
+        clients: of the members, by turns: of `ALL_CLIENTS`.
         seconds: how long members come and go.
+        interval_s: how long nothing happens between two changes, at most.
         fault: something that breaks the brokers, called now and then; None: nothing does.
         is_static: members have instance ids, and are restarted within their session.
     """
 
-    client: str
+    clients: Sequence[str]
     bootstrap: str
     topic: str
     group: str
     partitions: int
     members: int
     seconds: float
+    interval_s: float
     session_ms: int
     seed: int
     fault: Callable[[], None] | None = None
@@ -93,23 +102,23 @@ class Plan:
     @property
     def does_broker_assign(self) -> bool:
         """Whether the members speak the consumer protocol (KIP-848)."""
-        return self.client.endswith("-consumer")
+        return all(client.endswith("-consumer") for client in self.clients)
 
 
-def command_of(plan: Plan, name: str, folder: Path) -> list[str]:
+def command_of(plan: Plan, client: str, name: str, folder: Path) -> list[str]:
     """The command of a member."""
     where = [plan.bootstrap, plan.topic, plan.group, name, str(plan.session_ms)]
     instance = [name] if plan.is_static else []
     times = [str(HEARTBEAT_MS), str(COMMIT_MS)]
-    if plan.client in CLIENTS or plan.client in OUR_CLIENTS:
-        program = "python_member" if plan.client in CLIENTS else "our_member"
+    if client in CLIENTS or client in OUR_CLIENTS:
+        program = "python_member" if client in CLIENTS else "our_member"
         module = f"{__package__}.{program}"
-        command = [sys.executable, "-m", module, plan.client, *where, *instance]
-    elif plan.client in DRIVEN:
-        command = [*DRIVEN[plan.client](), "member", *where, *times, *instance]
+        command = [sys.executable, "-m", module, client, *where, *instance]
+    elif client in DRIVEN:
+        command = [*DRIVEN[client](), "member", *where, *times, *instance]
     else:
         java = apache_kafka().java_command(extra_class_path=_compiled(folder))
-        protocol = plan.client.removeprefix("java-")
+        protocol = client.removeprefix("java-")
         command = [*java, _PROGRAM.stem, protocol, *where, *instance]
     return ["nice", "-n", "5", *command]
 
@@ -128,7 +137,10 @@ def _compiled(folder: Path) -> str:
 class Member:
     """One process, and the thread that hears it."""
 
-    def __init__(self, name: str, command: list[str], model: ChurnModel, log: Path) -> None:
+    def __init__(
+        self, client: str, name: str, command: list[str], model: ChurnModel, log: Path
+    ) -> None:
+        self.client = client
         self.name = name
         self._model = model
         self._log = log.open("ab")
@@ -207,7 +219,7 @@ class Churn:
             moves = self.model.moves
             end_s = time.monotonic() + self._plan.seconds
             while time.monotonic() < end_s and not self._failures:
-                stop.wait(self._rng.uniform(0.5, 3.0))
+                stop.wait(self._rng.uniform(0.2, 1) * self._plan.interval_s)
                 self._change()
             if self._plan.is_static:
                 self._wait_settled()
@@ -227,8 +239,35 @@ class Churn:
             watcher.set()
         assert not self._failures, self._failures
         (self._folder / "history.txt").write_text("\n".join(self.model.history()))
-        may_go_back = self.counts["faults"] > 0 and self._plan.client in _RESEND_COMMITS
+        resends = not set(self._plan.clients).isdisjoint(_RESEND_COMMITS)
+        may_go_back = self.counts["faults"] > 0 and resends
         return [*self._moved, *self.model.errors(self.ends, may_go_back=may_go_back)]
+
+    def hand_over(self) -> list[str]:
+        """Let all join, and whoever has all leave, until nobody is left; return their clients."""
+        owners: list[str] = []
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._end_all)
+            client = stack.enter_context(RawClient(self._plan.bootstrap))
+            for _ in range(self._plan.members):
+                self._join()
+            while self._members:
+                self._wait_until(
+                    lambda: self._members_joined(client) == len(self._members), "all have joined"
+                )
+                self._wait_settled()
+                (name,) = set(self.model.held().values())
+                (owner,) = [member for member in self._members if member.name == name]
+                owners.append(owner.client)
+                self._leave(owner)
+                owner.end()
+        return owners
+
+    def _members_joined(self, client: RawClient) -> int:
+        """How many members the group has, all of which know what they have."""
+        request = DescribeGroupsRequest(groups=[self._plan.group])
+        (group,) = client.call(request, 5).groups
+        return len(group.members) if group.group_state == "Stable" else 0
 
     def _wait_until(
         self, condition: Callable[[], bool], wanted: str, found: Callable[[], str] = str
@@ -275,13 +314,16 @@ class Churn:
 
     # -- members ----------------------------------------------------------------------------------
 
-    def _join(self, name: str | None = None) -> None:
-        """Start a member, one of a new name unless it is given."""
-        if name is None:
-            name = f"m{self._names}"
-            self._names += 1
-        command = command_of(self._plan, name, self._folder / "classes")
-        self._members.append(Member(name, command, self.model, self._folder / f"{name}.log"))
+    def _join(self) -> None:
+        """Start a member, of the client that has the fewest there."""
+        there = Counter(member.client for member in self._members)
+        self._start(min(self._plan.clients, key=lambda one: there[one]), f"m{self._names}")
+        self._names += 1
+
+    def _start(self, client: str, name: str) -> None:
+        command = command_of(self._plan, client, name, self._folder / "classes")
+        log = self._folder / f"{name}.log"
+        self._members.append(Member(client, name, command, self.model, log))
         self.counts["joined"] += 1
 
     def _change(self) -> None:
@@ -335,7 +377,7 @@ class Churn:
         else:
             member.ask_to_leave()
             member.end()
-        self._join(member.name)
+        self._start(member.client, member.name)
 
     def _join_and_leave(self) -> None:
         """One more joins, and one leaves: only what must move moves.

@@ -141,6 +141,7 @@ def kafka_python(place: Place) -> None:
 def aiokafka(place: Place) -> None:
     """aiokafka."""
     library = python_client("aiokafka")
+    assignors = python_client("aiokafka.coordinator.assignors.range")
     held = Assignment()
 
     class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc,name-defined]
@@ -152,6 +153,7 @@ def aiokafka(place: Place) -> None:
 
     async def live() -> None:
         consumer = library.AIOKafkaConsumer(
+            partition_assignment_strategy=[assignors.RangePartitionAssignor],
             bootstrap_servers=place.address,
             group_id=place.group,
             client_id=place.name,

@@ -1,13 +1,14 @@
 """Groups of every client whose members come and go, are killed, and paused past their session.
 
-TEST_CHURN_S sets how long each of them does (unset: some seconds, in a small group of one client),
-TEST_SEED what happens (1).
+Some seconds of that for each client, in mixed groups; or, as long as TEST_CHURN_S says, for each
+client alone, also while coordinators are killed and with static members. TEST_SEED sets what
+happens (1).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.conformance.cases.calls import create_topic
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.churn.churn import (
     ALL_CLIENTS,
+    MIXES,
     STATIC_CLIENTS,
     Churn,
     Plan,
@@ -28,17 +30,19 @@ from tests.conformance.cluster_process import Cluster
 
 _SECONDS = float(os.environ.get("TEST_CHURN_S", "0"))
 _SEED = int(os.environ.get("TEST_SEED", "1"))
-_CLIENTS = ALL_CLIENTS if _SECONDS else ("confluent-consumer",)
-_MEMBERS, _PARTITIONS, _SESSION_MS = (8, 32, 6_000) if _SECONDS else (3, 8, 1_500)
-_SHORT_S = 3.0
+_RUNS = {one: (one,) for one in ALL_CLIENTS} if _SECONDS else MIXES
+_MEMBERS, _PARTITIONS, _SESSION_MS, _INTERVAL_S = (
+    (8, 32, 6_000, 3) if _SECONDS else (4, 8, 3_000, 1)
+)
+_SHORT_S = 8.0
+_LED = {name: clients for name, clients in MIXES.items() if name != "broker"}
+_LED_SESSION_MS = 10_000
 _STATIC_SESSION_MS = 60_000  # long enough for a restart; Kafka lets none of KIP-848 be longer
 
 pytestmark = [
     pytest.mark.timeout(int(_SECONDS) + 400),
     pytest.mark.filterwarnings("ignore"),
 ]
-
-_takes_long = pytest.mark.skipif(not _SECONDS, reason="takes long: TEST_CHURN_S says how long")
 
 
 def check(plan: Plan, folder: Path) -> None:
@@ -47,7 +51,7 @@ def check(plan: Plan, folder: Path) -> None:
     errors = churn.run()
     model = churn.model
     print(
-        f"{plan.client} static={plan.is_static} seed={plan.seed} {churn.counts}"
+        f"{'+'.join(plan.clients)} static={plan.is_static} seed={plan.seed} {churn.counts}"
         f" written={sum(churn.ends.values())} read={model.read_count}"
         f" commits={model.commit_count} moves={model.moves} errors={errors}"
     )
@@ -107,16 +111,19 @@ def on_cluster(
     return start
 
 
-def plan_of(client: str, place: Place, session_ms: int, *, is_static: bool = False) -> Plan:
+def plan_of(
+    clients: Sequence[str], place: Place, session_ms: int, *, is_static: bool = False
+) -> Plan:
     """What is to happen to a group there."""
     return Plan(
-        client,
+        clients,
         place.bootstrap,
         place.topic,
         place.group,
         _PARTITIONS,
         _MEMBERS,
         _SECONDS or _SHORT_S,
+        _INTERVAL_S,
         session_ms,
         _SEED,
         place.kill_coordinator,
@@ -124,24 +131,40 @@ def plan_of(client: str, place: Place, session_ms: int, *, is_static: bool = Fal
     )
 
 
-@pytest.mark.parametrize("client", _CLIENTS)
+@pytest.mark.parametrize("clients", _RUNS.values(), ids=_RUNS.keys())
 def test_members_come_and_go(
-    client: str, on_broker: Callable[[int], Place], tmp_path: Path
+    clients: Sequence[str], on_broker: Callable[[int], Place], tmp_path: Path
 ) -> None:
     """One owner for each partition, no record lost, no commit that goes back."""
-    check(plan_of(client, on_broker(_SESSION_MS), _SESSION_MS), tmp_path)
+    check(plan_of(clients, on_broker(_SESSION_MS), _SESSION_MS), tmp_path)
 
 
-@_takes_long
-@pytest.mark.parametrize("client", _CLIENTS)
+@pytest.mark.parametrize("clients", _LED.values(), ids=_LED.keys())
+def test_members_without_a_share(
+    clients: Sequence[str],
+    bootstrap: str,
+    unique_topic: Callable[[], str],
+    unique_group: Callable[[], str],
+    tmp_path: Path,
+) -> None:
+    """Those whom the group's leader gives nothing stay, and each has the one partition in turn."""
+    with RawClient(bootstrap) as raw:
+        topic = create_topic(raw, unique_topic(), partitions=1)
+    count = max(len(clients), 2)
+    plan = Plan(clients, bootstrap, topic, unique_group(), 1, count, 0, 0, _LED_SESSION_MS, _SEED)
+    assert set(Churn(plan, tmp_path).hand_over()) == set(clients)
+
+
+@pytest.mark.long_churn
+@pytest.mark.parametrize("client", ALL_CLIENTS)
 def test_while_coordinators_are_killed(
     client: str, on_cluster: Callable[[int], Place], tmp_path: Path
 ) -> None:
     """The same on three nodes, of which the coordinator of the group is killed now and then."""
-    check(plan_of(client, on_cluster(_SESSION_MS), _SESSION_MS), tmp_path)
+    check(plan_of([client], on_cluster(_SESSION_MS), _SESSION_MS), tmp_path)
 
 
-@_takes_long
+@pytest.mark.long_churn
 @pytest.mark.parametrize("client", STATIC_CLIENTS)
 @pytest.mark.parametrize("where", ["on_broker", "on_cluster"])
 def test_static_members_are_restarted(
@@ -149,4 +172,4 @@ def test_static_members_are_restarted(
 ) -> None:
     """They keep their partitions, also while coordinators are killed."""
     place = request.getfixturevalue(where)(_STATIC_SESSION_MS)
-    check(plan_of(client, place, _STATIC_SESSION_MS, is_static=True), tmp_path)
+    check(plan_of([client], place, _STATIC_SESSION_MS, is_static=True), tmp_path)
