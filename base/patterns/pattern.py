@@ -145,12 +145,12 @@ _Instruction: TypeAlias = CharSet | Assertion | _Jump
 
 def _compile(node: Node) -> list[_Instruction]:
     """Lay a pattern out; to come to the place after the last one is to match it."""
-    layout = _Layout()
+    layout = _PatternLayout()
     layout.add(node)
     return layout.code
 
 
-class _Layout:
+class _PatternLayout:
     """The places so far."""
 
     def __init__(self) -> None:

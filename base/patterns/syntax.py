@@ -105,14 +105,14 @@ def parse_pattern(text: str) -> Node:
     Raises:
         PatternError: what is wrong with it, in a few words.
     """
-    parser = _Parser(text)
+    parser = _PatternParser(text)
     node = parser.choice(_Flags(), 0)
     if not parser.is_at_end:
         raise PatternError(_UNEXPECTED_PARENTHESIS)
     return node
 
 
-class _Parser:
+class _PatternParser:
     """Reads from a position onwards; every method leaves it after what it has read."""
 
     def __init__(self, text: str) -> None:

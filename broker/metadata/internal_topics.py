@@ -19,7 +19,7 @@ from kraftrio.wire.messages.admin import CreatableTopic
 _MAX_FAILURES = 1000  # Kafka's; the oldest go first
 
 
-class _Failure(NamedTuple):
+class _CreationFailure(NamedTuple):
     message: str
     until_ms: float
 
@@ -30,7 +30,7 @@ class InternalTopics:
     def __init__(self, creator: AutoTopicCreator, clock: Clock) -> None:
         self._creator = creator
         self._clock = clock
-        self._failures: dict[str, _Failure] = {}
+        self._failures: dict[str, _CreationFailure] = {}
 
     def create(self, topics: Sequence[CreatableTopic], retry_ms: int) -> dict[str, str]:
         """Begin to make topics that do not exist.
@@ -56,6 +56,6 @@ class InternalTopics:
     def _on_done(self, retry_ms: int, name: str, code: ErrorCode, message: str) -> None:
         self._failures.pop(name, None)
         if code is not ErrorCode.NONE:
-            self._failures[name] = _Failure(message, self._clock.monotonic_ms() + retry_ms)
+            self._failures[name] = _CreationFailure(message, self._clock.monotonic_ms() + retry_ms)
             while len(self._failures) > _MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]

@@ -12,10 +12,10 @@ from kraftrio.clients.admin.security.scram_users import ScramUserAdmin
 from kraftrio.clients.admin.share_groups import ShareGroupAdmin
 from kraftrio.clients.admin.streams_groups import StreamsGroupAdmin
 from kraftrio.clients.aio.bridge import client_of_asyncio, runs_in_thread
-from kraftrio.clients.aio.host import Host
+from kraftrio.clients.aio.host import ClientHost
 
 
-def _part(base: type, begin: Any, host: Host) -> Any:
+def _part(base: type, begin: Any, host: ClientHost) -> Any:
     """Return a part of the admin client whose calls run in the clients' thread."""
     made: Any = runs_in_thread(type(base.__name__, (base,), {"_host": host}))
     return made(begin)
@@ -25,9 +25,9 @@ def _part(base: type, begin: Any, host: Host) -> Any:
 class Admin(_trio.Admin):
     """Administers a cluster; to be entered with `async with`. As `kraftrio.Admin`, for asyncio."""
 
-    _host: Host | None = None
+    _host: ClientHost | None = None
 
-    def _on_host(self, host: Host) -> None:
+    def _on_host(self, host: ClientHost) -> None:
         self.share_groups = _part(ShareGroupAdmin, self._begin, host)
         self.streams_groups = _part(StreamsGroupAdmin, self._begin, host)
         self.acls = _part(AclAdmin, self._begin, host)

@@ -19,7 +19,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, TypeVar
 
-from kraftrio.clients.aio.host import Host
+from kraftrio.clients.aio.host import ClientHost
 from kraftrio.clients.errors import ClosedError
 
 C = TypeVar("C")
@@ -54,7 +54,7 @@ def client_of_asyncio(cls: type[C]) -> type[C]:
     async def enter(self: Any) -> Any:
         if self._host is not None:
             raise RuntimeError(f"a {cls.__name__} is entered once: make another one")
-        host = Host(cls.__name__)
+        host = ClientHost(cls.__name__)
         self._on_host(host)
         self._host = host
         await host.open(_OfTrio(base, self))
@@ -117,13 +117,13 @@ def _prompt(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def opened(client: Any) -> Host:
+def opened(client: Any) -> ClientHost:
     """Return the host of a client.
 
     Raises:
         ClosedError: it was not opened.
     """
-    host: Host | None = client._host
+    host: ClientHost | None = client._host
     if host is None:
         name = type(client).__name__
         raise ClosedError(f"the {name} is not open: enter it with `async with`")

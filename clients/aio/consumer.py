@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, overload
 
 from kraftrio.clients.aio.bridge import client_of_asyncio, opened
-from kraftrio.clients.aio.host import CalledIterator, Host, notify
+from kraftrio.clients.aio.host import CalledIterator, ClientHost, notify
 from kraftrio.clients.arguments.several import Partitions
 from kraftrio.clients.arguments.times import Duration
 from kraftrio.clients.consumer import consumer as _trio
@@ -30,7 +30,7 @@ from kraftrio.wire.primitives import TopicPartition
 class _LoopListener(RebalanceListener):
     """Has the program's listener called in its event loop."""
 
-    def __init__(self, host: Host, listener: RebalanceListener) -> None:
+    def __init__(self, host: ClientHost, listener: RebalanceListener) -> None:
         self._host = host
         self._listener = listener
 
@@ -84,9 +84,9 @@ class Consumer(_trio.Consumer[K, V]):
     Listeners and callbacks are called in the event loop of the program.
     """
 
-    _host: Host | None = None
+    _host: ClientHost | None = None
 
-    def _on_host(self, host: Host) -> None:
+    def _on_host(self, host: ClientHost) -> None:
         self.positions = partial(host.call_sync, self.positions)
 
     # -- taking records -------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class CallOutcome(Generic[T]):
         return is_cancelled
 
 
-class Host:
+class ClientHost:
     """See the module.
 
     Args:
@@ -295,11 +295,11 @@ class CalledIterator(Generic[T]):
     """Something of Trio's to iterate over: each step is a call of the host.
 
     Args:
-        give_back: as of `Host.call`.
+        give_back: as of `ClientHost.call`.
     """
 
     def __init__(
-        self, host: Host, iterator: AsyncIterator[T], give_back: Callable[[T], object]
+        self, host: ClientHost, iterator: AsyncIterator[T], give_back: Callable[[T], object]
     ) -> None:
         self._host = host
         self._iterator = iterator

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from kraftrio.base.clock import wall_ms
 from kraftrio.clients.aio.bridge import client_of_asyncio, opened, runs_in_thread
-from kraftrio.clients.aio.host import Host, notify
+from kraftrio.clients.aio.host import ClientHost, notify
 from kraftrio.clients.arguments.times import Moment
 from kraftrio.clients.arguments.values import HeadersLike
 from kraftrio.clients.producer import producer as _trio
@@ -29,7 +29,7 @@ from kraftrio.clients.serialization import K, V
 class BatchEnds:
     """Wakes whoever waits for the end of a batch: all of them by one call from the other thread."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ClientHost) -> None:
         self._host = host
         self._waiters: dict[Batch, list[asyncio.Future[None]]] = {}
 
@@ -79,7 +79,7 @@ class Delivery(_trio.Delivery):
 class Transaction(_trio_transaction.Transaction):
     """Made by `Producer.transaction`; to be entered with `async with`, once."""
 
-    def __init__(self, manager: TransactionManager, host: Host) -> None:
+    def __init__(self, manager: TransactionManager, host: ClientHost) -> None:
         super().__init__(manager)
         self._host = host
 
@@ -103,10 +103,10 @@ class Producer(_trio.Producer[K, V]):
     A partitioner is called in the clients' thread, a serializer in any.
     """
 
-    _host: Host | None = None
+    _host: ClientHost | None = None
     _ends: BatchEnds
 
-    def _on_host(self, host: Host) -> None:
+    def _on_host(self, host: ClientHost) -> None:
         self._ends = BatchEnds(host)
 
     async def send(
@@ -140,7 +140,7 @@ class Producer(_trio.Producer[K, V]):
         return self._delivery(await host.call(sending))
 
     def _append(
-        self, host: Host, topic: str, value: V | None, key: K | None
+        self, host: ClientHost, topic: str, value: V | None, key: K | None
     ) -> _trio.Delivery | None:
         """Put a record into the open batch of its partition, if that is all there is to do."""
         plain: object = value

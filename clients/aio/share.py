@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kraftrio.clients.aio.bridge import client_of_asyncio, opened
-from kraftrio.clients.aio.host import CalledIterator, Host, notify
+from kraftrio.clients.aio.host import CalledIterator, ClientHost, notify
 from kraftrio.clients.arguments.times import Duration
 from kraftrio.clients.serialization import K, V
 from kraftrio.clients.share import consumer as _trio
@@ -25,7 +25,9 @@ from kraftrio.clients.share.results import AcknowledgementCallback
 class _SharedInHand(InHand):
     """What is in hand, as two threads may speak of it."""
 
-    def __init__(self, host: Host, *, is_explicit: bool, on_first: Callable[[], None]) -> None:
+    def __init__(
+        self, host: ClientHost, *, is_explicit: bool, on_first: Callable[[], None]
+    ) -> None:
         super().__init__(is_explicit=is_explicit, on_first=partial(host.soon, on_first))
         self._host = host
 
@@ -45,10 +47,10 @@ class ShareConsumer(_trio.ShareConsumer[K, V]):
     `acknowledgement_callback` is called in the event loop of the program.
     """
 
-    _host: Host | None = None
+    _host: ClientHost | None = None
     _callback: AcknowledgementCallback | None = None
 
-    def _on_host(self, host: Host) -> None:
+    def _on_host(self, host: ClientHost) -> None:
         self._in_hand = _SharedInHand(
             host, is_explicit=self.config.is_explicit, on_first=lambda: self._fetcher.wake()
         )

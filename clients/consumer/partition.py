@@ -45,7 +45,7 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-class Answer:
+class FetchAnswer:
     """One broker's answer; it is in memory as long as one of its parts is."""
 
     __slots__ = ("node_id", "parts", "size_bytes")
@@ -66,7 +66,7 @@ class Chunk:
         fetch_offset: int,
         next_offset: int,
         batches: Iterable[ConsumerBatch] = (),
-        answer: Answer | None = None,
+        answer: FetchAnswer | None = None,
         failure: KafkaError | None = None,
     ) -> None:
         self.fetch_offset = fetch_offset

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.errors import AuthorizationError, KafkaClientError, error_for
 from kraftrio.clients.heartbeat_member.pace import Pace
-from kraftrio.clients.heartbeat_member.ports import Assignment, HeartbeatAnswer, Heartbeats
+from kraftrio.clients.heartbeat_member.ports import Assignment, HeartbeatAnswer, HeartbeatRequests
 from kraftrio.clients.heartbeat_member.states import MemberState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
@@ -49,7 +49,7 @@ _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 # What is to be done next
 
 
-class Wait(NamedTuple):
+class Idle(NamedTuple):
     """Nothing, until something happens.
 
     Attributes:
@@ -76,7 +76,7 @@ class Reconcile(NamedTuple):
     topic_ids: Assignment  # the same as `assigned`
 
 
-Step = Wait | Lose | Reconcile
+Step = Idle | Lose | Reconcile
 
 
 class HeartbeatMember:
@@ -92,7 +92,7 @@ class HeartbeatMember:
         self,
         what: str,
         member_id: str,
-        heartbeats: Heartbeats,
+        heartbeats: HeartbeatRequests,
         topic_name: Callable[[bytes], str | None],
         *,
         max_poll_interval_ms: int,
@@ -141,7 +141,7 @@ class HeartbeatMember:
         self._begin(now_ms)
         if self.state is MemberState.RECONCILING:
             return self._reconcile()
-        return Wait()
+        return Idle()
 
     def _begin(self, now_ms: float) -> None:
         """Join, if the member is not in the group and somebody would look at what it gets."""
@@ -162,14 +162,14 @@ class HeartbeatMember:
         }
         lacks_names = len(known) < len(self._target)
         if known == self._owned_ids:
-            return Wait(lacks_names)
+            return Idle(lacks_names)
         assigned = frozenset(
             TopicPartition(names[topic_id] or "", partition)
             for topic_id, partitions in known.items()
             for partition in partitions
         )
         if lacks_names and self._owned_ids is None and not assigned:
-            return Wait(lacks_names)
+            return Idle(lacks_names)
         return Reconcile(assigned, assigned - self.owned, self.owned - assigned, known)
 
     def _move(self, state: MemberState) -> None:

@@ -42,7 +42,7 @@ class HeartbeatAnswer(Protocol):
         """What the member is to own."""
 
 
-class Heartbeats(Protocol):
+class HeartbeatRequests(Protocol):
     """Makes the heartbeats of a member, with only what the coordinator does not know yet."""
 
     def make(self, member_id: str, member_epoch: int, owned: Assignment | None) -> Any:

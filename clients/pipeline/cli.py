@@ -27,7 +27,7 @@ _DURATION = re.compile(r"\d+ (second|minute|hour|day|week)s?")
 INTERRUPTED: Final = 130
 
 
-class _Parser(argparse.ArgumentParser):
+class _OneSentenceParser(argparse.ArgumentParser):
     """A parser that says what is wrong in one sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -67,7 +67,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all three commands."""
-    top = _Parser(
+    top = _OneSentenceParser(
         prog="scripts/pipeline",
         description="New York's flights of 2013 through Kafka topics and Spark: their delays by"
         " the hour, as a topic, as Parquet, and as a page of plots.",

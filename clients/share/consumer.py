@@ -252,7 +252,7 @@ class ShareConsumer(Generic[K, V]):
 
     def batches(self) -> AsyncIterator[ShareBatch[K, V]]:
         """Iterate over batches: records of one partition each."""
-        return _Batches(self)
+        return _ShareBatches(self)
 
     async def poll(self, timeout_ms: Duration | None = None) -> ShareRecords[K, V]:
         """Return what there is, waiting for something to be there.
@@ -360,7 +360,7 @@ class ShareConsumer(Generic[K, V]):
         self._results.callback = callback
 
 
-class _Batches(Generic[K, V]):
+class _ShareBatches(Generic[K, V]):
     """What `ShareConsumer.batches` returns."""
 
     def __init__(self, consumer: ShareConsumer[K, V]) -> None:

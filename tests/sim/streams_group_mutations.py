@@ -13,7 +13,7 @@ from typing import Any
 from kraftrio.broker.coordinator.groups.streams.assignors.process_load import ProcessLoad
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
-from kraftrio.broker.coordinator.groups.streams.heartbeats import Heartbeats
+from kraftrio.broker.coordinator.groups.streams.heartbeats import StreamsHeartbeats
 from kraftrio.broker.coordinator.groups.streams.member_deadlines import (
     SESSION_DEADLINE,
     MemberDeadlines,
@@ -80,7 +80,7 @@ def _epochs_are_not_read() -> list[Patch]:
 def _nothing_ever_changes() -> list[Patch]:
     """A member is told that nothing has changed as long as it is in the epoch that it says."""
 
-    def unchanged(self: Heartbeats, request: Any, sender: Any, now: Any) -> Any:
+    def unchanged(self: StreamsHeartbeats, request: Any, sender: Any, now: Any) -> Any:
         group = self._registry.find(request.group_id, StreamsGroup)
         member = None if group is None else group.members.get(request.member_id)
         if member is None or member.member_epoch != request.member_epoch:
@@ -93,7 +93,7 @@ def _nothing_ever_changes() -> list[Patch]:
             status=[],
         )
 
-    return [(Heartbeats, "unchanged", unchanged)]
+    return [(StreamsHeartbeats, "unchanged", unchanged)]
 
 
 def _copy_beside_the_original() -> list[Patch]:
@@ -103,13 +103,13 @@ def _copy_beside_the_original() -> list[Patch]:
 
 def _one_copy_too_few() -> list[Patch]:
     """A copy of each state is left out."""
-    counted = Heartbeats.assignment_configs
+    counted = StreamsHeartbeats.assignment_configs
 
-    def assignment_configs(self: Heartbeats, group_id: str) -> dict[str, str]:
+    def assignment_configs(self: StreamsHeartbeats, group_id: str) -> dict[str, str]:
         configs = counted(self, group_id)
         return {name: str(max(int(value) - 1, 0)) for name, value in configs.items()}
 
-    return [(Heartbeats, "assignment_configs", assignment_configs)]
+    return [(StreamsHeartbeats, "assignment_configs", assignment_configs)]
 
 
 def _copies_are_not_read() -> list[Patch]:

@@ -143,7 +143,7 @@ def decode_rows(
     return rows
 
 
-def _next_run(data: Buffer, pos: int, first: int, count: int) -> tuple[_Layout | None, _Run]:
+def _next_run(data: Buffer, pos: int, first: int, count: int) -> tuple[_RowLayout | None, _Run]:
     """Cut out the records from `pos` on that are laid out alike; none if that is not worth it.
 
     A batch of the same size as one before is first taken for laid out like that one: what is cut
@@ -184,7 +184,7 @@ def _timestamp_delta(varint: bytes) -> int:
     return (raw >> 1) ^ -(raw & 1)
 
 
-class _Layout:
+class _RowLayout:
     """Where everything is in records of one kind: all that is not content.
 
     Args:
@@ -272,7 +272,7 @@ class _Layout:
 _VARINTS = {1: rb"([\x00-\x7f])", 2: rb"([\x80-\xff][\x00-\x7f])"}
 
 
-def _layout_at(data: Buffer, pos: int, first: int) -> _Layout | None:
+def _layout_at(data: Buffer, pos: int, first: int) -> _RowLayout | None:
     """Find out how the record at `pos` is laid out; None if it is not of a kind that is tried."""
     try:
         length, attributes_at = read_uvarint(data, pos)
@@ -309,5 +309,5 @@ def _layout_at(data: Buffer, pos: int, first: int) -> _Layout | None:
     )
 
 
-_layout = lru_cache(maxsize=_MAX_LAYOUTS)(_Layout)
-_guesses: dict[tuple[int, int], _Layout] = {}  # by the size of a batch's records, and an index
+_layout = lru_cache(maxsize=_MAX_LAYOUTS)(_RowLayout)
+_guesses: dict[tuple[int, int], _RowLayout] = {}  # by the size of a batch's records, and an index

@@ -64,12 +64,12 @@ def walk_batches(fs: FileSystem, path: str) -> Iterator[StoredBatch | Damage]:
     """
     file = fs.open(path)
     try:
-        yield from _walk(_Window(file))
+        yield from _walk(_FileWindow(file))
     finally:
         file.close()
 
 
-class _Window:
+class _FileWindow:
     """A part of a file, moved as the walk goes on."""
 
     def __init__(self, file: File) -> None:
@@ -87,7 +87,7 @@ class _Window:
         return memoryview(self._data), position - self._start
 
 
-def _walk(window: _Window) -> Iterator[StoredBatch | Damage]:
+def _walk(window: _FileWindow) -> Iterator[StoredBatch | Damage]:
     position = 0
     while position < window.size_bytes:
         found = _batch_at(window, position)
@@ -108,7 +108,7 @@ def _walk(window: _Window) -> Iterator[StoredBatch | Damage]:
         position = end
 
 
-def _batch_at(window: _Window, position: int) -> StoredBatch | tuple[str, int]:
+def _batch_at(window: _FileWindow, position: int) -> StoredBatch | tuple[str, int]:
     """Return the batch at a position; or why there is none, and how large it says it is."""
     data, at = window.at(position, BATCH_OVERHEAD)
     left = window.size_bytes - position
@@ -131,7 +131,7 @@ def _batch_at(window: _Window, position: int) -> StoredBatch | tuple[str, int]:
     return StoredBatch(position, header, data)
 
 
-def _next_batch(window: _Window, position: int, claimed_size: int) -> int | None:
+def _next_batch(window: _FileWindow, position: int, claimed_size: int) -> int | None:
     """Return where the next batch begins after a damaged one."""
     if claimed_size:
         after = position + claimed_size
@@ -161,7 +161,7 @@ def _looks_whole(data: bytes, start: int) -> bool:
     return BATCH_OVERHEAD - 12 <= size <= _MAX_BATCH_BYTES
 
 
-def _claimed_offset(window: _Window, position: int) -> int | None:
+def _claimed_offset(window: _FileWindow, position: int) -> int | None:
     data, at = window.at(position, BATCH_OVERHEAD)
     if len(data) - at < _MAGIC_POSITION + 1 or data[at + _MAGIC_POSITION] != MAGIC:
         return None

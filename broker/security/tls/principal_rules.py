@@ -37,7 +37,7 @@ class PrincipalRuleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _MappingRule:
     pattern: re.Pattern[str] | None  # None: the name as it is
     replacement: str = ""
     case: str = ""
@@ -88,8 +88,8 @@ class PrincipalRules:
         raise PrincipalRuleError(f"no rule of {PRINCIPAL_RULES} is for {name}")
 
 
-def _parse(text: str) -> list[_Rule]:
-    rules: list[_Rule] = []
+def _parse(text: str) -> list[_MappingRule]:
+    rules: list[_MappingRule] = []
     position, text = 0, text.strip()
     while position < len(text):
         match = _RULE.match(text, position)
@@ -100,7 +100,7 @@ def _parse(text: str) -> list[_Rule]:
             )
         position = match.end()
         if match[1]:
-            rules.append(_Rule(None))
+            rules.append(_MappingRule(None))
             continue
         try:
             pattern = re.compile(match[2])
@@ -108,8 +108,8 @@ def _parse(text: str) -> list[_Rule]:
             raise PrincipalRuleError(
                 f"{PRINCIPAL_RULES} has the pattern {match[2]!r}: {error}"
             ) from error
-        rules.append(_Rule(pattern, match[3], match[4]))
-    return rules or [_Rule(None)]
+        rules.append(_MappingRule(pattern, match[3], match[4]))
+    return rules or [_MappingRule(None)]
 
 
 def _expanded(replacement: str, match: re.Match[str]) -> str:

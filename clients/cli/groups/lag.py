@@ -23,7 +23,7 @@ STREAMS = "streams"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class DescribedMember:
     """Who reads what."""
 
     member_id: str
@@ -57,7 +57,7 @@ class GroupView:
     state: str
     assignor: str
     coordinator: int
-    members: tuple[GroupMember, ...]
+    members: tuple[DescribedMember, ...]
     offsets: Mapping[TopicPartition, int | None]
     ends: Mapping[TopicPartition, int]
 
@@ -122,20 +122,20 @@ async def find_groups(admin: Admin, group_ids: Iterable[str]) -> dict[str, Group
 async def view_group(admin: Admin, listing: GroupListing) -> GroupView:
     """Return a group as it is now."""
     group_id, kind = listing.group_id, listing.type.lower()
-    members: list[GroupMember] = []
+    members: list[DescribedMember] = []
     assignor, coordinator, state = "", -1, listing.state
     if kind == SHARE:
         share = (await admin.share_groups.describe([group_id]))[group_id]
         state, assignor, coordinator = share.state, share.assignor, share.coordinator
         members = [
-            GroupMember(each.member_id, each.client_id, each.host, each.assignment)
+            DescribedMember(each.member_id, each.client_id, each.host, each.assignment)
             for each in share.members
         ]
     elif kind == STREAMS:
         streams = (await admin.streams_groups.describe([group_id]))[group_id]
         state, coordinator = streams.state, streams.coordinator
         members = [
-            GroupMember(
+            DescribedMember(
                 each.member_id, each.client_id, each.host, frozenset(), each.group_instance_id
             )
             for each in streams.members
@@ -144,7 +144,7 @@ async def view_group(admin: Admin, listing: GroupListing) -> GroupView:
         found = (await admin.describe_groups([group_id]))[group_id]
         state, assignor, coordinator = found.state, found.partition_assignor, found.coordinator
         members = [
-            GroupMember(
+            DescribedMember(
                 each.member_id, each.client_id, each.host, each.assignment, each.group_instance_id
             )
             for each in found.members

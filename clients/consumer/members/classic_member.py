@@ -30,7 +30,7 @@ from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
 from kraftrio.clients.consumer.members.classic_standing import ClassicStanding
-from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.member_state import ClassicMemberState
 from kraftrio.clients.consumer.membership.membership import Membership
 from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.clients.consumer.membership.steps import (
@@ -39,7 +39,7 @@ from kraftrio.clients.consumer.membership.steps import (
     Prepare,
     ShareOut,
     Sync,
-    Wait,
+    WaitUntil,
 )
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.group_coordinator import GroupCoordinator
@@ -125,7 +125,7 @@ class ClassicMember:
 
     def polled(self) -> None:
         """The application polls."""
-        is_away = self.membership.state is MemberState.UNJOINED
+        is_away = self.membership.state is ClassicMemberState.UNJOINED
         self.membership.liveness.polled(_now_ms())
         if is_away:
             if self.membership.owned:
@@ -179,7 +179,7 @@ class ClassicMember:
                 self._calls.interrupt()  # every call raises it
                 await self._wake.wait()
                 continue
-            if isinstance(step, Wait):
+            if isinstance(step, WaitUntil):
                 until_ms = math.inf if step.until_ms is None else step.until_ms
                 # A deadline that has only just been reached is not past yet.
                 with trio.move_on_at(max(until_ms / 1000, trio.current_time() + 0.001)):
@@ -290,7 +290,7 @@ class ClassicMember:
                 await self._wake_heart.wait()
             self._look_at_program()
             request = membership.heartbeat(_now_ms())
-            if membership.state is MemberState.UNJOINED:
+            if membership.state is ClassicMemberState.UNJOINED:
                 self._turnstile.notify()
             if request is None:
                 # A deadline that has only just been reached is not past yet.

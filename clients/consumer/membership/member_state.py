@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 
-class MemberState(Enum):
+class ClassicMemberState(Enum):
     """Where a member is; see the module's table."""
 
     UNJOINED = "unjoined"
@@ -33,9 +33,9 @@ class MemberState(Enum):
     STABLE = "stable"
     FAILED = "failed"
 
-    def may_become(self, state: MemberState) -> bool:
+    def may_become(self, state: ClassicMemberState) -> bool:
         """Whether a member in this state may move to another one."""
-        return state in _MOVES[self] or (state in _ENDS and self is not MemberState.FAILED)
+        return state in _MOVES[self] or (state in _ENDS and self is not ClassicMemberState.FAILED)
 
     @property
     def is_settled(self) -> bool:
@@ -48,24 +48,28 @@ class MemberState(Enum):
         return self in _SENDING_HEARTBEATS
 
 
-_MOVES: Mapping[MemberState, frozenset[MemberState]] = {
-    MemberState.UNJOINED: frozenset({MemberState.PREPARING}),
-    MemberState.PREPARING: frozenset({MemberState.JOINING}),
-    MemberState.JOINING: frozenset({MemberState.SHARING, MemberState.SYNCING}),
-    MemberState.SHARING: frozenset({MemberState.SYNCING}),
-    MemberState.SYNCING: frozenset({MemberState.COMPLETING, MemberState.JOINING}),
-    MemberState.COMPLETING: frozenset({MemberState.STABLE}),
-    MemberState.STABLE: frozenset({MemberState.PREPARING}),
-    MemberState.FAILED: frozenset({MemberState.UNJOINED}),
+_MOVES: Mapping[ClassicMemberState, frozenset[ClassicMemberState]] = {
+    ClassicMemberState.UNJOINED: frozenset({ClassicMemberState.PREPARING}),
+    ClassicMemberState.PREPARING: frozenset({ClassicMemberState.JOINING}),
+    ClassicMemberState.JOINING: frozenset({ClassicMemberState.SHARING, ClassicMemberState.SYNCING}),
+    ClassicMemberState.SHARING: frozenset({ClassicMemberState.SYNCING}),
+    ClassicMemberState.SYNCING: frozenset(
+        {ClassicMemberState.COMPLETING, ClassicMemberState.JOINING}
+    ),
+    ClassicMemberState.COMPLETING: frozenset({ClassicMemberState.STABLE}),
+    ClassicMemberState.STABLE: frozenset({ClassicMemberState.PREPARING}),
+    ClassicMemberState.FAILED: frozenset({ClassicMemberState.UNJOINED}),
 }
-_ENDS = frozenset({MemberState.UNJOINED, MemberState.FAILED})
+_ENDS = frozenset({ClassicMemberState.UNJOINED, ClassicMemberState.FAILED})
 _SENDING_HEARTBEATS = frozenset(
     {
-        MemberState.PREPARING,
-        MemberState.SHARING,
-        MemberState.SYNCING,
-        MemberState.COMPLETING,
-        MemberState.STABLE,
+        ClassicMemberState.PREPARING,
+        ClassicMemberState.SHARING,
+        ClassicMemberState.SYNCING,
+        ClassicMemberState.COMPLETING,
+        ClassicMemberState.STABLE,
     }
 )
-_SETTLED = frozenset({MemberState.PREPARING, MemberState.COMPLETING, MemberState.STABLE})
+_SETTLED = frozenset(
+    {ClassicMemberState.PREPARING, ClassicMemberState.COMPLETING, ClassicMemberState.STABLE}
+)

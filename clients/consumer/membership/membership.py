@@ -33,7 +33,7 @@ from kraftrio.clients.consumer.membership.assignors import (
 )
 from kraftrio.clients.consumer.membership.leader import GroupLeader
 from kraftrio.clients.consumer.membership.liveness import Liveness
-from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.member_state import ClassicMemberState
 from kraftrio.clients.consumer.membership.rejoin import Rejoin
 from kraftrio.clients.consumer.membership.requests import (
     PROTOCOL_TYPE,
@@ -51,7 +51,7 @@ from kraftrio.clients.consumer.membership.steps import (
     ShareOut,
     Step,
     Sync,
-    Wait,
+    WaitUntil,
 )
 from kraftrio.clients.errors import AuthorizationError, KafkaClientError, error_for
 from kraftrio.clients.group_offsets import NO_GENERATION, GroupMetadata
@@ -78,7 +78,7 @@ class Membership:
     ) -> None:
         assert assignors, "a member needs an assignor"
         self.config = config
-        self.state = MemberState.UNJOINED
+        self.state = ClassicMemberState.UNJOINED
         self.member_id = ""
         self.generation_id = NO_GENERATION
         self.protocol_name: str | None = None
@@ -119,7 +119,7 @@ class Membership:
     @property
     def is_rebalancing(self) -> bool:
         """Whether the member is on its way to another assignment, or ought to be."""
-        if self.state is MemberState.STABLE:
+        if self.state is ClassicMemberState.STABLE:
             return self._rejoin.reason is not None
         return self._rejoin.topics is not None
 
@@ -139,39 +139,39 @@ class Membership:
             raise type(self.failure)(self.failure.message, code=self.failure.code)
         self._begin(now_ms)
         state = self.state
-        if state is MemberState.PREPARING:
+        if state is ClassicMemberState.PREPARING:
             return Prepare(self._to_give_up(), self._is_lost)
-        if state is MemberState.COMPLETING:
+        if state is ClassicMemberState.COMPLETING:
             owned, assigned = self.owned, self._assigned
             return Complete(assigned, assigned - owned, owned - assigned)
         if now_ms < self._retry_at_ms:
-            return Wait(self._retry_at_ms)
-        if state is MemberState.JOINING:
+            return WaitUntil(self._retry_at_ms)
+        if state is ClassicMemberState.JOINING:
             topics, reason = self._rejoin.join()
             assignors = self._assignors.values()
             return Join(
                 join_request(self.metadata, self.config, assignors, topics, self.owned, reason)
             )
-        if state is MemberState.SHARING:
+        if state is ClassicMemberState.SHARING:
             return ShareOut(self.leader.members_topics)
-        if state is MemberState.SYNCING:
+        if state is ClassicMemberState.SYNCING:
             return Sync(sync_request(self.metadata, self.protocol_name, self.leader.assignments))
-        return Wait(None)
+        return WaitUntil(None)
 
     def _begin(self, now_ms: float) -> None:
         """Leave the two states in which nothing is done, if there is a reason to."""
         if self._rejoin.topics is None:
             return
-        if self.state is MemberState.UNJOINED:
+        if self.state is ClassicMemberState.UNJOINED:
             if self.liveness.poll_is_overdue(now_ms):
                 return  # the application would not look at what it is assigned
             self._rejoin.request("the member is not in the group")
-            self._move(MemberState.PREPARING)
-        elif self.state is MemberState.STABLE:
+            self._move(ClassicMemberState.PREPARING)
+        elif self.state is ClassicMemberState.STABLE:
             if self.is_leader and self.leader.is_outdated:
                 self._rejoin.request("cached metadata has changed")
             if self._rejoin.reason is not None:
-                self._move(MemberState.PREPARING)
+                self._move(ClassicMemberState.PREPARING)
 
     def _to_give_up(self) -> Partitions:
         topics = self._rejoin.topics
@@ -179,7 +179,7 @@ class Membership:
             return self.owned
         return frozenset(partition for partition in self.owned if partition.topic not in topics)
 
-    def _move(self, state: MemberState) -> None:
+    def _move(self, state: ClassicMemberState) -> None:
         assert self.state.may_become(state), f"{self.state} does not move to {state}"
         self.state = state
 
@@ -195,10 +195,10 @@ class Membership:
         The partitions are still owned: they are given up with `forget_owned`.
         """
         request: LeaveGroupRequest | None = None
-        if self.state not in {MemberState.UNJOINED, MemberState.FAILED}:
+        if self.state not in {ClassicMemberState.UNJOINED, ClassicMemberState.FAILED}:
             request = leave_request(self.metadata, "the consumer is being closed")
         self._rejoin.unsubscribe()
-        if self.state is not MemberState.FAILED:
+        if self.state is not ClassicMemberState.FAILED:
             self._reset(forget_member_id=True)
             self._is_lost = False
         return request
@@ -212,16 +212,16 @@ class Membership:
 
     def prepared(self) -> None:
         """The partitions of `Prepare` are given up."""
-        if self.state is not MemberState.PREPARING:
+        if self.state is not ClassicMemberState.PREPARING:
             return  # the member left, or was removed meanwhile
         self.owned -= self._to_give_up()
         self._is_lost = False
         self.is_leader = False
-        self._move(MemberState.JOINING)
+        self._move(ClassicMemberState.JOINING)
 
     def joined(self, response: JoinGroupResponse, now_ms: float) -> None:
         """JoinGroup was answered."""
-        if self.state is not MemberState.JOINING:
+        if self.state is not ClassicMemberState.JOINING:
             return
         code = response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -251,7 +251,7 @@ class Membership:
         self.liveness.joined(now_ms)
         if not self.is_leader:
             self.leader.step_down()
-            self._move(MemberState.SYNCING)
+            self._move(ClassicMemberState.SYNCING)
             return
         try:
             self.leader.begin(response)
@@ -261,23 +261,23 @@ class Membership:
                 f"a member's subscription cannot be read: {error}",
             )
             return
-        self._move(MemberState.SHARING)
+        self._move(ClassicMemberState.SHARING)
 
     def shared(self, partition_counts: Mapping[str, int]) -> None:
         """The leader knows the partitions: share them out."""
-        if self.state is not MemberState.SHARING:
+        if self.state is not ClassicMemberState.SHARING:
             return
         assert self.protocol_name is not None
         self.leader.share(partition_counts, self._assignors[self.protocol_name])
-        self._move(MemberState.SYNCING)
+        self._move(ClassicMemberState.SYNCING)
 
     def synced(self, response: SyncGroupResponse, now_ms: float) -> None:
         """SyncGroup was answered."""
-        if self.state is not MemberState.SYNCING:
+        if self.state is not ClassicMemberState.SYNCING:
             return
         code = response.error_code
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._move(MemberState.JOINING)
+            self._move(ClassicMemberState.JOINING)
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._throw_out(
                 forget_member_id=code == ErrorCode.UNKNOWN_MEMBER_ID,
@@ -316,33 +316,34 @@ class Membership:
             assert self.protocol_name is not None
             self._assignors[self.protocol_name].on_assignment(assigned, self.generation_id)
             self._rejoin.check_topics()
-        self._move(MemberState.COMPLETING)
+        self._move(ClassicMemberState.COMPLETING)
         self.owner = self.metadata
 
     def completed(self) -> None:
         """The partitions of `Complete` are taken over."""
-        if self.state is not MemberState.COMPLETING:
+        if self.state is not ClassicMemberState.COMPLETING:
             return
         if self.owned - self._assigned and self.is_cooperative:
             self._rejoin.request("need to revoke partitions and re-join")
         self.owned = self._assigned
-        self._move(MemberState.STABLE)
+        self._move(ClassicMemberState.STABLE)
 
     def request_failed(self, now_ms: float) -> None:
         """JoinGroup or SyncGroup was not answered, or no coordinator is known: try again later."""
-        if self.state is MemberState.SYNCING:
-            self._move(MemberState.JOINING)  # a coordinator that is new may know nothing of it
+        if self.state is ClassicMemberState.SYNCING:
+            # A coordinator that is new may know nothing of the generation.
+            self._move(ClassicMemberState.JOINING)
         self._retry_at_ms = now_ms + self._backoff.jittered(self._failures, self._rng)
         self._failures += 1
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """End the membership: only the program can do something about it."""
-        if self.state is MemberState.FAILED:
+        if self.state is ClassicMemberState.FAILED:
             return
         self.failure = error_for(code, message)
         self._is_lost = bool(self.owned)
         self.generation_id = NO_GENERATION
-        self._move(MemberState.FAILED)
+        self._move(ClassicMemberState.FAILED)
 
     def recover(self) -> bool:
         """Join again after a refusal for want of rights, which may be granted meanwhile.
@@ -353,7 +354,7 @@ class Membership:
         if not isinstance(self.failure, AuthorizationError):
             return False
         self.failure = None
-        self._move(MemberState.UNJOINED)
+        self._move(ClassicMemberState.UNJOINED)
         return True
 
     def _refused(self, what: str, code: ErrorCode, now_ms: float) -> None:
@@ -393,7 +394,7 @@ class Membership:
             self.liveness.heard(now_ms)
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.liveness.heard(now_ms)
-            if self.state is MemberState.STABLE:
+            if self.state is ClassicMemberState.STABLE:
                 self._rejoin.request("group is already rebalancing")
         elif code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
             self.liveness.heartbeat_failed(now_ms)
@@ -412,13 +413,13 @@ class Membership:
 
     def refused(self, code: ErrorCode) -> None:
         """A request of the present generation was refused because of who sent it."""
-        if self.state is MemberState.FAILED:
+        if self.state is ClassicMemberState.FAILED:
             return
         known = error_for(code)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._throw_out(forget_member_id=code == ErrorCode.UNKNOWN_MEMBER_ID, reason=str(known))
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            if self.state is MemberState.STABLE:
+            if self.state is ClassicMemberState.STABLE:
                 self._rejoin.request("group is already rebalancing")
         else:
             self.fail(known.code, f"the group {self.config.group_id!r} refuses the member: {known}")
@@ -435,4 +436,4 @@ class Membership:
         if forget_member_id:
             self.member_id = ""
         self.leader.drop_assignments()
-        self._move(MemberState.UNJOINED)
+        self._move(ClassicMemberState.UNJOINED)

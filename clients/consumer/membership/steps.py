@@ -13,7 +13,7 @@ from kraftrio.wire.primitives import TopicPartition
 Partitions = frozenset[TopicPartition]
 
 
-class Wait(NamedTuple):
+class WaitUntil(NamedTuple):
     """Nothing; unless something happens, ask again at that time (None: never)."""
 
     until_ms: float | None
@@ -52,4 +52,4 @@ class Complete(NamedTuple):
     revoked: Partitions
 
 
-Step = Wait | Prepare | Join | ShareOut | Sync | Complete
+Step = WaitUntil | Prepare | Join | ShareOut | Sync | Complete

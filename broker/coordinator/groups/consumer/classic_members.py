@@ -20,7 +20,7 @@ from kraftrio.broker.coordinator.groups.consumer.member_updates import (
     replacing_records,
 )
 from kraftrio.broker.coordinator.groups.consumer.parts import HeartbeatClient, Parts
-from kraftrio.broker.coordinator.groups.consumer.reconciliation import Target
+from kraftrio.broker.coordinator.groups.consumer.reconciliation import ConsumerTarget
 from kraftrio.broker.coordinator.groups.consumer.regular_expressions import (
     RegexChange,
     RegularExpressions,
@@ -146,7 +146,7 @@ class ClassicMembers:
         self._updates.bump_epoch_if_needed(update, now, is_changed=is_changed)
         rebalances = downgrades and group.target.epoch < update.epoch
         if not rebalances:
-            target = Target(group.target.epoch, group.target_of(update.member))
+            target = ConsumerTarget(group.target.epoch, group.target_of(update.member))
             if not downgrades:
                 target = self._updates.compute_target_if_needed(update, now)
             owned = self._owned(join.subscription)

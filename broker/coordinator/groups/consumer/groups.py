@@ -18,7 +18,7 @@ from kraftrio.broker.coordinator.groups.assignors.builtin import CONSUMER_ASSIGN
 from kraftrio.broker.coordinator.groups.consumer.classic_members import ClassicMembers
 from kraftrio.broker.coordinator.groups.consumer.conversions import Conversions
 from kraftrio.broker.coordinator.groups.consumer.departures import Departures, MemberFenced
-from kraftrio.broker.coordinator.groups.consumer.heartbeats import Heartbeats
+from kraftrio.broker.coordinator.groups.consumer.heartbeats import ConsumerHeartbeats
 from kraftrio.broker.coordinator.groups.consumer.member_timers import (
     MEMBER_DEADLINES,
     MemberTimers,
@@ -124,7 +124,9 @@ class ConsumerGroups:
         self._parts = parts
         self._regexes = RegularExpressions(parts, deadlines)
         self.departures = Departures(parts, conversions)
-        self._heartbeats = Heartbeats(parts, conversions, updates, self._regexes, self.departures)
+        self._heartbeats = ConsumerHeartbeats(
+            parts, conversions, updates, self._regexes, self.departures
+        )
         self.classic_members = ClassicMembers(parts, conversions, updates, self._regexes)
 
     @property

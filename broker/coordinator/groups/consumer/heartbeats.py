@@ -47,7 +47,7 @@ Request = ConsumerGroupHeartbeatRequest
 Response = ConsumerGroupHeartbeatResponse
 
 
-class Heartbeats:
+class ConsumerHeartbeats:
     """See the module."""
 
     def __init__(

@@ -17,7 +17,7 @@ from kraftrio.broker.coordinator.groups.assignors.spec import (
     TopicSpec,
 )
 from kraftrio.broker.coordinator.groups.consumer.parts import Parts
-from kraftrio.broker.coordinator.groups.consumer.reconciliation import Target, reconcile
+from kraftrio.broker.coordinator.groups.consumer.reconciliation import ConsumerTarget, reconcile
 from kraftrio.broker.coordinator.groups.consumer.records import (
     TARGET_RECORDS,
     current_record,
@@ -109,7 +109,7 @@ class MemberUpdates:
         if group.has_partition_metadata:
             update.records.append(partition_metadata_tombstone(group.group_id))
 
-    def compute_target_if_needed(self, update: MemberUpdate, now: Now) -> Target:
+    def compute_target_if_needed(self, update: MemberUpdate, now: Now) -> ConsumerTarget:
         """Return the member's target: of a new assignment if the group's epoch asks for one.
 
         Raises:
@@ -118,7 +118,7 @@ class MemberUpdates:
         group, member = update.group, update.member
         interval_ms = self._parts.settings.number(group.group_id, "consumer.assignment.interval.ms")
         if group.target.epoch >= update.epoch or not group.target.may_be_computed(interval_ms, now):
-            return Target(group.target.epoch, group.target_of(member))
+            return ConsumerTarget(group.target.epoch, group.target_of(member))
         name = group.preferred_assignor(update.former, member)
         assignor = self._parts.assignors[name or self._parts.default_assignor]
         spec = self._spec(update)
@@ -132,7 +132,7 @@ class MemberUpdates:
         update.records += group.target.records_to(
             target, spec.members, TARGET_RECORDS, group.group_id, update.epoch, now
         )
-        return Target(update.epoch, target.get(member.member_id, NOTHING))
+        return ConsumerTarget(update.epoch, target.get(member.member_id, NOTHING))
 
     def _spec(self, update: MemberUpdate) -> AssignmentSpec:
         """Describe the group as it is with the update."""
@@ -169,7 +169,7 @@ class MemberUpdates:
     def reconcile(
         self,
         update: MemberUpdate,
-        target: Target,
+        target: ConsumerTarget,
         owned: Owned | None,
         now: Now,
         *,

@@ -30,7 +30,7 @@ from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 
-class Target(NamedTuple):
+class ConsumerTarget(NamedTuple):
     """What a member is to have, and from which epoch on."""
 
     epoch: int
@@ -39,7 +39,7 @@ class Target(NamedTuple):
 
 def reconcile(
     member: ConsumerMember,
-    target: Target,
+    target: ConsumerTarget,
     subscribed_topic_ids: Collection[bytes],
     owned: Owned | None,
     *,
@@ -82,7 +82,7 @@ class _Step(NamedTuple):
     """One step of a member; see `reconcile`."""
 
     member: ConsumerMember
-    target: Target
+    target: ConsumerTarget
     subscribed_topic_ids: Collection[bytes]
     owned: Owned | None
     is_owned: Callable[[bytes, int], bool]

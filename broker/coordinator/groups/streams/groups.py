@@ -21,8 +21,8 @@ from kraftrio.broker.coordinator.groups.properties import GroupProperties, Group
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.heartbeats import (
     HeartbeatResult,
-    Heartbeats,
     HeartbeatSender,
+    StreamsHeartbeats,
 )
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember, StreamsMemberState
 from kraftrio.broker.coordinator.groups.streams.member_deadlines import (
@@ -78,7 +78,7 @@ class StreamsGroups:
     ) -> None:
         self._registry = registry
         self._deadlines = MemberDeadlines(deadlines, settings, times)
-        self._heartbeats = Heartbeats(
+        self._heartbeats = StreamsHeartbeats(
             registry, properties, settings, GroupTopics(metadata, hashes), self._deadlines
         )
         self._replay = StreamsReplay(registry, metadata.topic_name)

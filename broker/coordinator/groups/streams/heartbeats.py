@@ -37,7 +37,7 @@ from kraftrio.broker.coordinator.groups.streams.member_checks import (
     owned_tasks,
 )
 from kraftrio.broker.coordinator.groups.streams.member_deadlines import MemberDeadlines
-from kraftrio.broker.coordinator.groups.streams.reconciliation import Target, reconcile
+from kraftrio.broker.coordinator.groups.streams.reconciliation import StreamsTarget, reconcile
 from kraftrio.broker.coordinator.groups.streams.records import (
     current_assignment_record,
     group_record,
@@ -104,7 +104,7 @@ class _Heartbeat:
         self.statuses.append(StreamsGroupHeartbeatStatus(status_code=status, status_detail=detail))
 
 
-class Heartbeats:
+class StreamsHeartbeats:
     """Serves the heartbeats of one shard's streams groups."""
 
     def __init__(
@@ -326,7 +326,7 @@ class Heartbeats:
         group_epoch: int,
         configured: ConfiguredTopology,
         configs: Mapping[str, str],
-    ) -> Target:
+    ) -> StreamsTarget:
         """Step 5: what the member is to have."""
         group, member_id = heartbeat.group, heartbeat.request.member_id
         if self._deadlines.is_first_assignment_delayed(group.group_id):
@@ -334,22 +334,22 @@ class Heartbeats:
                 HeartbeatStatus.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured initial rebalance delay.",
             )
-            return Target(group.target.epoch, NO_TASKS)
+            return StreamsTarget(group.target.epoch, NO_TASKS)
         if group.target.epoch >= group_epoch:
-            return Target(group.target.epoch, group.target.of(member_id))
+            return StreamsTarget(group.target.epoch, group.target.of(member_id))
         interval_ms = self._settings.number(group.group_id, "streams.assignment.interval.ms")
         if not group.target.may_be_computed(interval_ms, heartbeat.now):
             heartbeat.tell(
                 HeartbeatStatus.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured assignment interval.",
             )
-            return Target(group.target.epoch, group.target.of(member_id))
+            return StreamsTarget(group.target.epoch, group.target.of(member_id))
         members = {**group.members, member_id: heartbeat.member}
         target = compute_target(group, members, configured, configs, self._assignor)
         heartbeat.records += target_records(group, target, group_epoch, heartbeat.now)
-        return Target(group_epoch, target[member_id])
+        return StreamsTarget(group_epoch, target[member_id])
 
-    def _reconcile(self, heartbeat: _Heartbeat, target: Target) -> None:
+    def _reconcile(self, heartbeat: _Heartbeat, target: StreamsTarget) -> None:
         """Step 6."""
         group_id, member = heartbeat.group.group_id, heartbeat.member
         owned = owned_tasks(heartbeat.request)

@@ -29,7 +29,7 @@ _IsTaken = Callable[[tuple[str, int]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StreamsTarget:
     """What a member is to have, as of the epoch of the target assignment."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Target:
 
 
 def reconcile(
-    member: StreamsMember, target: Target, owned: Tasks | None, owners: TaskOwners
+    member: StreamsMember, target: StreamsTarget, owned: Tasks | None, owners: TaskOwners
 ) -> StreamsMember:
     """Return the member as it is after its next step, or as it is if there is none.
 
@@ -69,7 +69,11 @@ def reconcile(
 
 
 def _next_step(
-    member: StreamsMember, epoch: int, target: Target, owned: Tasks | None, owners: TaskOwners
+    member: StreamsMember,
+    epoch: int,
+    target: StreamsTarget,
+    owned: Tasks | None,
+    owners: TaskOwners,
 ) -> StreamsMember:
     process_id, has = member.metadata.process_id, member.assigned
     active = _compare_active(
@@ -136,7 +140,7 @@ class _Difference:
 
 
 def _compare_active(
-    has: Mapping[str, Mapping[int, int]], target: Target, is_taken: _IsTaken
+    has: Mapping[str, Mapping[int, int]], target: StreamsTarget, is_taken: _IsTaken
 ) -> _ActiveDifference:
     plain = _compare(
         {name: frozenset(epochs) for name, epochs in has.items()}, target.tasks.active, is_taken

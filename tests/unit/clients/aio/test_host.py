@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from kraftrio.clients.aio.host import Host
+from kraftrio.clients.aio.host import ClientHost
 from kraftrio.clients.errors import ClosedError, TimedOutError
 from tests.unit.clients.aio.threads import client_threads
 
@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_calls_run_in_the_thread_and_return_or_raise() -> None:
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
 
         async def name() -> str:
@@ -98,7 +98,7 @@ def test_an_exception_of_the_body_goes_to_the_client() -> None:
     """It is the program's to raise: closing does not raise it again."""
 
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
         await host.close(KeyError("k"))
         assert client.events == ["left by KeyError"]
@@ -109,7 +109,7 @@ def test_an_exception_of_the_body_goes_to_the_client() -> None:
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
 def test_what_is_no_exception_cancels_the_client(error: BaseException) -> None:
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
         await host.close(error)
         assert client.events == ["left by Cancelled"]
@@ -119,7 +119,7 @@ def test_what_is_no_exception_cancels_the_client(error: BaseException) -> None:
 
 def test_a_cancelled_task_cancels_its_call_and_waits_for_its_end() -> None:
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
         task = asyncio.create_task(host.call(client.wait))
         await until(client.waiting.is_set)
@@ -139,7 +139,7 @@ def test_what_nobody_gets_is_given_back() -> None:
     """The call had ended when its task was cancelled."""
 
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
         given: list[int] = []
         cancelled, returned = trio.Event(), threading.Event()
@@ -165,7 +165,7 @@ def test_what_nobody_gets_is_given_back() -> None:
 
 def test_closing_ends_the_calls_of_other_tasks() -> None:
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
         task = asyncio.create_task(host.call(client.wait))
         await until(client.waiting.is_set)
@@ -179,7 +179,7 @@ def test_closing_ends_the_calls_of_other_tasks() -> None:
 
 def test_a_client_that_fails_ends_its_calls_and_says_so_when_it_is_left() -> None:
     async def main() -> None:
-        client, host = Client(crash=True), Host("Client")
+        client, host = Client(crash=True), ClientHost("Client")
         await host.open(client.opened())
         with pytest.raises(ClosedError):
             await host.call(trio.sleep_forever)
@@ -197,7 +197,7 @@ def test_a_client_that_cannot_be_entered_leaves_nothing_behind() -> None:
 
     async def enter(client: Client) -> None:
         async with asyncio.timeout(0.05):
-            await Host("Client").open(client.opened())
+            await ClientHost("Client").open(client.opened())
 
     failing, slow = Client(enter=fail), Client(enter=trio.sleep_forever)
     with pytest.raises(TimedOutError, match="no broker"):
@@ -213,7 +213,7 @@ def test_a_client_that_nobody_closes_ends_with_its_event_loop() -> None:
     loop = asyncio.new_event_loop()
 
     async def forget() -> None:
-        await Host("Client").open(client.opened())
+        await ClientHost("Client").open(client.opened())
 
     loop.run_until_complete(forget())
     threads = [each for each in threading.enumerate() if each.name == "kraftrio-clients"]
@@ -226,7 +226,7 @@ def test_a_client_that_nobody_closes_ends_with_its_event_loop() -> None:
 
 def test_the_program_is_called_back_in_its_event_loop() -> None:
     async def main() -> None:
-        client, host = Client(), Host("Client")
+        client, host = Client(), ClientHost("Client")
         await host.open(client.opened())
 
         async def later() -> str:
@@ -247,16 +247,16 @@ def test_the_program_is_called_back_in_its_event_loop() -> None:
 
 
 def test_another_event_loop_is_refused_in_one_sentence() -> None:
-    async def opened() -> Host:
-        host = Host("Client")
+    async def opened() -> ClientHost:
+        host = ClientHost("Client")
         await host.open(Client().opened())
         return host
 
-    async def call(host: Host) -> None:
+    async def call(host: ClientHost) -> None:
         await host.call(trio.lowlevel.checkpoint)
 
     with pytest.raises(RuntimeError, match=r"under Trio use kraftrio.Client"):
-        Host("Client")
+        ClientHost("Client")
     loop = asyncio.new_event_loop()
     host = loop.run_until_complete(opened())
     with pytest.raises(RuntimeError, match="was opened in another event loop"):

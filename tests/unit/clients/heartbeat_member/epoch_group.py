@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
-from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Lose, Reconcile, Wait
+from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Idle, Lose, Reconcile
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatAssignment,
@@ -139,7 +139,7 @@ class Member:
     def step(self) -> bool:
         """Do what is to be done next; False: there is nothing."""
         step = self.core.step(self.now_ms)
-        if isinstance(step, Wait):
+        if isinstance(step, Idle):
             return False
         if isinstance(step, Lose):
             self.told.append(("lost", numbers(step.partitions)))

@@ -14,7 +14,7 @@ from kraftrio.clients.errors import (
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
 )
-from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Lose, Reconcile, Wait
+from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Idle, Lose, Reconcile
 from kraftrio.clients.heartbeat_member.states import MemberState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import ConsumerGroupHeartbeatRequest
@@ -53,7 +53,7 @@ def reconcile(member: HeartbeatMember) -> Reconcile:
 def stable() -> HeartbeatMember:
     """A member that owns a-0 and a-1 in epoch 1, as the coordinator knows."""
     member, _ = core()
-    assert member.step(0) == Wait()
+    assert member.step(0) == Idle()
     member.heartbeat_answered(beat(member, 0), answer(1, {A: [0, 1]}), 0)
     reconcile(member)
     member.heartbeat_answered(beat(member, 0), answer(1), 0)
@@ -64,7 +64,7 @@ def stable() -> HeartbeatMember:
 def test_nobody_joins_before_the_first_poll() -> None:
     """A program that has subscribed but does not poll is not a member."""
     member, _ = core(max_poll_interval_ms=10)
-    assert member.step(10_000) == Wait()
+    assert member.step(10_000) == Idle()
     assert member.heartbeat(10_000) is None and member.next_heartbeat_ms is None
     member.polled(10_000)
     member.step(10_000)
@@ -133,7 +133,7 @@ def test_heartbeats_go_on_while_the_application_does_not_poll() -> None:
 def test_an_assignment_that_is_what_it_owns_needs_no_reconciling() -> None:
     member = stable()
     member.heartbeat_answered(beat(member, INTERVAL_MS), answer(2, {A: [0, 1]}), INTERVAL_MS)
-    assert member.step(0) == Wait() and member.state is MemberState.STABLE
+    assert member.step(0) == Idle() and member.state is MemberState.STABLE
     assert member.member_epoch == 2
 
 
@@ -145,7 +145,7 @@ def test_topics_without_a_name_wait_for_metadata() -> None:
     member.heartbeat_answered(beat(member, 0), answer(1, {A: [0], B: [0]}), 0)
     assert reconcile(member).assigned == parts("a", 0)
     member.heartbeat_answered(beat(member, 0), answer(1), 0)
-    assert member.step(0) == Wait(lacks_names=True)
+    assert member.step(0) == Idle(lacks_names=True)
     names[B] = "b"
     assert reconcile(member).added == parts("b", 0)
     told = beat(member, 0)
@@ -176,7 +176,7 @@ def test_who_is_fenced_has_lost_everything_and_joins_again(code: ErrorCode) -> N
     assert member.next_heartbeat_ms is None
     assert member.step(0) == Lose(parts("a", 0, 1))
     member.lost()
-    assert member.step(0) == Wait()
+    assert member.step(0) == Idle()
     joining = beat(member, INTERVAL_MS)
     assert (joining.member_id, joining.member_epoch, joining.topic_partitions) == ("m", 0, [])
     assert joining.subscribed_topic_names == ["a"]
@@ -215,7 +215,7 @@ def test_a_coordinator_that_moves_is_asked_again(code: ErrorCode) -> None:
     """Soon, with everything that it may not know, and the member keeps what it owns."""
     member = stable()
     member.heartbeat_answered(beat(member, INTERVAL_MS), refusal(code), INTERVAL_MS)
-    assert member.can_commit and member.step(0) == Wait()
+    assert member.can_commit and member.step(0) == Idle()
     assert member.heartbeat(INTERVAL_MS + 50) is None
     again = beat(member, INTERVAL_MS + 130)
     assert (again.member_epoch, again.subscribed_topic_names) == (1, ["a"])
@@ -232,7 +232,7 @@ def test_a_lack_of_rights_may_end() -> None:
     assert member.recover() and not member.recover()
     assert isinstance(member.step(INTERVAL_MS), Lose)
     member.lost()
-    assert member.step(INTERVAL_MS) == Wait()
+    assert member.step(INTERVAL_MS) == Idle()
     assert beat(member, INTERVAL_MS).member_epoch == 0
     member.fail(ErrorCode.UNSUPPORTED_ASSIGNOR, "no such assignor")
     assert not member.recover()
@@ -295,7 +295,7 @@ def test_who_does_not_poll_leaves_and_comes_back_with_its_next_poll() -> None:
     assert leaving.member_epoch == -1
     assert member.step(300_006) == Lose(parts("a", 0, 1))
     member.lost()
-    assert member.step(300_006) == Wait() and member.next_heartbeat_ms is None
+    assert member.step(300_006) == Idle() and member.next_heartbeat_ms is None
     member.polled(400_000)
     member.step(400_000)
     assert beat(member, 400_000).member_epoch == 0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kraftrio.clients.cli.groups.lag import GroupMember, GroupView
+from kraftrio.clients.cli.groups.lag import DescribedMember, GroupView
 from kraftrio.wire.primitives import TopicPartition
 
 FIRST, SECOND, GONE = (TopicPartition(*place) for place in (("t", 0), ("t", 1), ("gone", 0)))
 
 
 def test_rows_of_a_group() -> None:
-    reader = GroupMember("m-1", "app", "/host", frozenset({FIRST, SECOND}))
-    idle = GroupMember("m-2", "app", "/host", frozenset())
+    reader = DescribedMember("m-1", "app", "/host", frozenset({FIRST, SECOND}))
+    idle = DescribedMember("m-2", "app", "/host", frozenset())
     view = GroupView(
         "g",
         "classic",

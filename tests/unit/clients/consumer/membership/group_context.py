@@ -20,7 +20,7 @@ from kraftrio.clients.consumer.membership.steps import (
     ShareOut,
     Step,
     Sync,
-    Wait,
+    WaitUntil,
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
@@ -187,7 +187,7 @@ class Member:
     def step(self) -> Step:
         """Do what is to be done next, once."""
         if self.is_waiting:
-            return Wait(None)
+            return WaitUntil(None)
         step = self.core.step(self.now_ms)
         if isinstance(step, Prepare):
             if step.revoked:
@@ -241,7 +241,7 @@ def settle(*members: Member) -> None:
     quiet = 0
     for _ in range(1000):
         steps = [member.step() for member in members]
-        if all(isinstance(step, Wait) for step in steps):
+        if all(isinstance(step, WaitUntil) for step in steps):
             quiet += 1
             for member in members:
                 member.beat()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.member_state import ClassicMemberState
 
-S = MemberState
+S = ClassicMemberState
 LEGAL = {
     S.UNJOINED: {S.PREPARING},
     S.PREPARING: {S.JOINING},
@@ -18,10 +18,10 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize("state", MemberState)
-def test_moves(state: MemberState) -> None:
+@pytest.mark.parametrize("state", ClassicMemberState)
+def test_moves(state: ClassicMemberState) -> None:
     """A member may be thrown out or fail in every state; one that has failed may begin anew."""
-    moves = {other for other in MemberState if state.may_become(other)}
+    moves = {other for other in ClassicMemberState if state.may_become(other)}
     ends = {S.UNJOINED} if state is S.FAILED else {S.UNJOINED, S.FAILED}
     assert moves == LEGAL.get(state, set()) | ends
 

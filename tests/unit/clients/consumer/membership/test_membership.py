@@ -12,7 +12,7 @@ from kraftrio.clients.consumer.membership.assignors import (
     RangeAssignor,
     assignment_bytes,
 )
-from kraftrio.clients.consumer.membership.member_state import MemberState
+from kraftrio.clients.consumer.membership.member_state import ClassicMemberState
 from kraftrio.clients.consumer.membership.membership import Membership
 from kraftrio.clients.consumer.membership.requests import MembershipConfig
 from kraftrio.clients.consumer.membership.steps import (
@@ -21,7 +21,7 @@ from kraftrio.clients.consumer.membership.steps import (
     Prepare,
     ShareOut,
     Sync,
-    Wait,
+    WaitUntil,
 )
 from kraftrio.clients.errors import (
     FencedInstanceIdError,
@@ -89,7 +89,7 @@ def stable(**config: Any) -> Membership:
     assert isinstance(step, Complete)
     assert step.assigned == step.added == frozenset(partitions("a", 0))
     core.completed()
-    assert core.state is MemberState.STABLE
+    assert core.state is ClassicMemberState.STABLE
     return core
 
 
@@ -100,7 +100,7 @@ def test_nobody_joins_before_the_first_poll() -> None:
     """A program that has subscribed but does not poll is not a member."""
     core = Membership(MembershipConfig(group_id="g"), [RangeAssignor()], random.Random(1))
     core.subscribe(frozenset({"a"}))
-    assert core.step(10_000_000) == Wait(None)
+    assert core.step(10_000_000) == WaitUntil(None)
     core.liveness.polled(10_000_000)
     assert isinstance(core.step(10_000_000), Prepare)
 
@@ -166,7 +166,7 @@ def test_backs_off_where_the_coordinator_has_to_settle(code: ErrorCode) -> None:
     for _ in range(3):
         core.joined(JoinGroupResponse(error_code=code, protocol_name=""), now)
         step = core.step(now)
-        assert isinstance(step, Wait) and step.until_ms is not None
+        assert isinstance(step, WaitUntil) and step.until_ms is not None
         waits.append(step.until_ms - now)
         now = step.until_ms
         assert isinstance(core.step(now), Join)
@@ -356,7 +356,7 @@ def test_an_old_heartbeat_throws_nobody_out() -> None:
     old = beat(core, 3_000)
     core.generation_id = 8
     core.heartbeat_answered(old, ErrorCode.ILLEGAL_GENERATION, 3_000)
-    assert core.state is MemberState.STABLE
+    assert core.state is ClassicMemberState.STABLE
 
 
 def test_another_one_in_its_place() -> None:
@@ -366,7 +366,7 @@ def test_another_one_in_its_place() -> None:
     with pytest.raises(FencedInstanceIdError):
         core.step(3_000)
     core.refused(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert core.state is MemberState.FAILED
+    assert core.state is ClassicMemberState.FAILED
 
 
 def test_who_does_not_poll_says_farewell() -> None:
@@ -377,7 +377,7 @@ def test_who_does_not_poll_says_farewell() -> None:
     farewell = core.heartbeat(60_001)
     assert isinstance(farewell, LeaveGroupRequest)
     assert [member.member_id for member in farewell.members] == ["m1"]
-    assert core.step(60_001) == Wait(None)
+    assert core.step(60_001) == WaitUntil(None)
     core.liveness.polled(70_000)
     assert core.step(70_000) == Prepare(frozenset(partitions("a", 0)), lost=True)
 
@@ -386,7 +386,7 @@ def test_a_static_member_goes_without_a_word() -> None:
     """Its place is kept until the session is over."""
     core = stable(group_instance_id="i", max_poll_interval_ms=60_000)
     assert core.heartbeat(60_001) is None
-    assert core.state is MemberState.UNJOINED
+    assert core.state is ClassicMemberState.UNJOINED
     assert stable(group_instance_id="i").leave() is None
     assert isinstance(stable().leave(), LeaveGroupRequest)
 
@@ -406,13 +406,13 @@ def test_the_leader_watches_partitions() -> None:
     """More of them make the group share out anew; followers leave that to the leader."""
     core = stable()
     core.leader.metadata_changed({"a": 1, "other": 5})
-    assert core.step(0) == Wait(None)
+    assert core.step(0) == WaitUntil(None)
     core.leader.metadata_changed({"a": 2})
     assert isinstance(core.step(0), Prepare)
     follower = stable()
     follower.is_leader = False
     follower.leader.metadata_changed({"a": 2})
-    assert follower.step(0) == Wait(None)
+    assert follower.step(0) == WaitUntil(None)
 
 
 def test_leaving_owns_nothing_any_more() -> None:
@@ -420,7 +420,7 @@ def test_leaving_owns_nothing_any_more() -> None:
     core = stable()
     assert core.leave() is not None
     core.forget_owned()
-    assert core.step(0) == Wait(None)
+    assert core.step(0) == WaitUntil(None)
     core.subscribe(frozenset({"b"}))
     step = core.step(0)
     assert step == Prepare(frozenset(), lost=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.groups.consumer.reconciliation import Target, reconcile
+from kraftrio.broker.coordinator.groups.consumer.reconciliation import ConsumerTarget, reconcile
 from kraftrio.broker.coordinator.groups.consumer.state.member import ConsumerMember, Partitions
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ def step(
         names = [ConsumerGroupHeartbeatTopicPartitions(topic_id=A, partitions=sorted(owned))]
     moved = reconcile(
         member,
-        Target(target_epoch, {A: frozenset(target)} if target else {}),
+        ConsumerTarget(target_epoch, {A: frozenset(target)} if target else {}),
         frozenset(subscribed),
         names,
         has_subscription_changed=has_subscription_changed,
