@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from kraftrio.base.xxh3 import xxh3_64
+from xxhash import xxh3_64_intdigest
+
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import MetadataImage, TopicImage
 
@@ -38,7 +39,7 @@ class TopicHashes:
         ]
         if not hashes:
             return 0
-        return _signed(xxh3_64(struct.pack(f"<{len(hashes)}q", *hashes)))
+        return _signed(xxh3_64_intdigest(struct.pack(f"<{len(hashes)}q", *hashes)))
 
     def _of_topic(self, topic: TopicImage) -> int:
         kept = self._kept.get(topic.name)
@@ -63,7 +64,7 @@ def hash_topic(topic: TopicImage, image: MetadataImage) -> int:
     racks = {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
     if not racks:
         parts.append(struct.pack(f"<{topic.partition_count}i", *range(topic.partition_count)))
-        return _signed(xxh3_64(b"".join(parts)))
+        return _signed(xxh3_64_intdigest(b"".join(parts)))
     racks_of: dict[tuple[int, ...], bytes] = {(): b""}  # by the replicas: few of them are different
     for index in range(topic.partition_count):
         partition = topic.partitions.get(index)
@@ -73,7 +74,7 @@ def hash_topic(topic: TopicImage, image: MetadataImage) -> int:
             names = sorted(racks[replica] for replica in replicas if replica in racks)
             text = racks_of[replicas] = b"".join(map(_rack, names))
         parts += (_INT32.pack(index), text)
-    return _signed(xxh3_64(b"".join(parts)))
+    return _signed(xxh3_64_intdigest(b"".join(parts)))
 
 
 def _rack(name: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes, hash_topic
@@ -75,3 +76,15 @@ def test_a_topic_that_grows_has_another_hash() -> None:
     delta.replay(PartitionRecord(TOPIC_ID, 1, replicas=(1,), isr=(1,), leader=1))
     cache.image = delta.apply(9, 1)
     assert hashes.of_group(["topic"]) != before
+
+
+def test_a_large_topic_with_racks_takes_no_long_turn() -> None:
+    """A heartbeat after each change of the topic computes it in one step of the event loop."""
+    brokers = [broker(number, f"rack-{number % 3}") for number in range(6)]
+    replicas = [tuple((index + step) % 6 for step in range(3)) for index in range(10_000)]
+    cache = metadata(*brokers, *topic("topic", TOPIC_ID, *replicas))
+    found = cache.topic("topic")
+    assert found is not None
+    began_s = time.thread_time()
+    hash_topic(found, cache.image)
+    assert time.thread_time() - began_s < 0.020
