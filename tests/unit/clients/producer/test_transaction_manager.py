@@ -346,9 +346,14 @@ async def test_a_batch_that_is_refused_aborts_and_the_next_epoch_begins_at_0(ver
         assert ended == ["init", "abort", *(["init"] if version == 1 else []), "commit"]
 
 
-async def test_a_commit_without_an_answer_leaves_its_outcome_open() -> None:
-    async with producing(max_block_ms=100) as (_, coordinator, producer):
-        coordinator.refusals[ApiKey.END_TXN] = [CUT_AFTER] * 1000
+async def test_a_commit_without_an_answer_leaves_its_outcome_open(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    """It is done, and asked for again until the time is up, which nothing else takes any of."""
+    mock_clock.rate = 1.0
+    async with producing(max_block_ms=8_000) as (_, coordinator, producer):
+        late = [CUT_AFTER, lambda: mock_clock.jump(9.0)]
+        coordinator.refusals[ApiKey.END_TXN] = late * 1000
         with pytest.raises(TransactionInDoubtError):
             async with producer.transaction():
                 await producer.send("a", b"")
