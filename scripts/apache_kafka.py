@@ -215,18 +215,17 @@ def class_path(jars: Path) -> str:
 
 
 def java_command(*, flags: tuple[str, ...] = TOOL_FLAGS, extra_class_path: str = "") -> list[str]:
-    """Return the java command up to the class to run, with Kafka's jars and log settings."""
+    """Return the java command up to the class to run, with Kafka's jars and log settings.
+
+    What is added to the class path comes behind the jars, where the class archive allows it.
+    """
     jars = jars_directory()
     java = java_executable()
     if options := os.environ.get("JAVA_OPTS"):
         flags = tuple(options.split())
-    path = class_path(jars)
-    command = [java, *flags, f"-Dlog4j2.configurationFile={jars / 'log4j2.yaml'}"]
-    if extra_class_path:
-        path = path + os.pathsep + extra_class_path
-    else:
-        command += archive_flags(jars, java)
-    return [*command, "-cp", path]
+    path = os.pathsep.join(filter(None, [class_path(jars), extra_class_path]))
+    settings = f"-Dlog4j2.configurationFile={jars / 'log4j2.yaml'}"
+    return [java, *flags, settings, *archive_flags(jars, java), "-cp", path]
 
 
 def archive_flags(jars: Path, java: str) -> list[str]:

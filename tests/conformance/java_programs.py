@@ -1,4 +1,8 @@
-"""Runs small Java programs against Apache Kafka's classes: what Java decides, line by line."""
+"""Small Java programs of the tests on other people's jars: compiled once, run to their end.
+
+A program that Java is given as source is compiled at each start, which costs more than most of what
+these programs do. So their classes are kept in the cache of other people's clients.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.clients import install
 
+COMPILE_S = 240.0
 TIMEOUT_S = 240  # two seconds on a quiet machine; a minute and more beside other brokers
 waits_for_java = pytest.mark.timeout(2 * TIMEOUT_S + 20)
 """Marks tests that run at most two programs."""
@@ -18,15 +24,42 @@ waits_for_java = pytest.mark.timeout(2 * TIMEOUT_S + 20)
 _FLAGS = ("-Xlog:disable", "-Xlog:all=warning:stderr")
 
 
+def compiled(source: Path, class_path: str | None = None) -> str:
+    """Return the folder with the classes of a program, compiled when its source is a new one.
+
+    Args:
+        class_path: what it is compiled against: Apache Kafka's jars, or others.
+
+    Raises:
+        subprocess.CalledProcessError: it is not right, or this Java has no compiler.
+    """
+    module = apache_kafka()
+    java = module.java_executable()
+    if class_path is None:
+        class_path = module.class_path(module.jars_directory())
+    compiler = [java, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", class_path]
+
+    def compile_it(target: Path) -> None:
+        command = [*compiler, "-d", str(target), str(source)]
+        subprocess.run(command, check=True, timeout=COMPILE_S, capture_output=True)
+
+    return str(install.cached(f"java-{source.stem}", [source], compile_it, class_path, java))
+
+
+def java_program(source: Path) -> list[str]:
+    """Return the command of a program on Apache Kafka's jars, without its arguments."""
+    java, *rest = apache_kafka().java_command(extra_class_path=compiled(source))
+    return [java, *_FLAGS, *rest, source.stem]
+
+
 def run_program(source: Path, *arguments: object, given: Iterable[str] = ()) -> list[str]:
     """Run a program of one source file, and return the lines that it prints.
 
     Args:
         given: the lines of its standard input.
     """
-    java, *rest = apache_kafka().java_command()
     done = subprocess.run(
-        [java, *_FLAGS, *rest, str(source), *map(str, arguments)],
+        [*java_program(source), *map(str, arguments)],
         input="\n".join(given),
         capture_output=True,
         text=True,

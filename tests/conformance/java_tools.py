@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import java_program
 
 RUN_TIMEOUT_S = 60.0
 
@@ -112,9 +113,11 @@ class ToolRunner:
     def _start(self) -> bool:
         if not self.usable:
             return False
-        source = Path(__file__).with_name("ToolRunner.java")
-        module = apache_kafka()
-        command = [*module.java_command(extra_class_path=str(source.parent)), str(source)]
+        try:
+            command = java_program(Path(__file__).with_name("ToolRunner.java"))
+        except subprocess.CalledProcessError:
+            self.usable = False
+            return False
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -12,11 +12,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from tests.conformance.apache_kafka import apache_kafka
+from tests.conformance.java_programs import java_program
 
 PROGRAM = Path(__file__).with_name("ShareMember.java")
 START_S = 120.0
-COMPILE_S = 60.0
 STOP_S = 30.0
 # A member may write down late that it has got what was acknowledged by another one meanwhile.
 LATE_S = 2.0
@@ -101,28 +100,11 @@ class ShareModel:
             ]
 
 
-def compiled(folder: Path) -> str:
-    """Compile the program into a folder, unless it is there; return the folder."""
-    if not (folder / f"{PROGRAM.stem}.class").exists():
-        *java, _, class_path = apache_kafka().java_command()
-        compiler = [java[0], "-m", "jdk.compiler/com.sun.tools.javac.Main"]
-        command = [*compiler, "-d", str(folder), "-cp", class_path, str(PROGRAM)]
-        subprocess.run(command, check=True, timeout=COMPILE_S, capture_output=True)
-    return str(folder)
-
-
 class Members:
     """The running members of a group."""
 
-    def __init__(
-        self, bootstrap: str, group: str, topic: str, model: ShareModel, classes: Path
-    ) -> None:
-        """Have no members yet.
-
-        Args:
-            classes: a folder for the compiled program.
-        """
-        self._classes = classes
+    def __init__(self, bootstrap: str, group: str, topic: str, model: ShareModel) -> None:
+        """Have no members yet."""
         self._arguments = [bootstrap, group, topic]
         self._model = model
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -139,9 +121,8 @@ class Members:
 
     def start(self, *names: str) -> None:
         """Start members, and wait until they subscribe."""
-        java = apache_kafka().java_command(extra_class_path=compiled(self._classes))
         # Members whose broker is down spin: it must get up beside them.
-        command = ["nice", "-n", "10", *java, PROGRAM.stem, *self._arguments]
+        command = ["nice", "-n", "10", *java_program(PROGRAM), *self._arguments]
         for name in names:
             self._seed += 1
             process = subprocess.Popen(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -88,16 +87,14 @@ def wait_until_done(model: ShareModel, ends: dict[int, int]) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_nothing_is_lost_nor_given_too_often(
-    make_broker: Callable[..., Broker], tmp_path: Path
-) -> None:
+def test_nothing_is_lost_nor_given_too_often(make_broker: Callable[..., Broker]) -> None:
     broker = make_broker(**SHARE_CONFIG)
     model = ShareModel(LIMIT, unseen=1)
     with RawClient(broker.address) as client:
         topic = create_topic(client, "shared", PARTITIONS)
         begin_at_the_start(client, "members")
         produce(client, topic, 50)
-    with Members(broker.address, "members", topic, model, tmp_path) as members:
+    with Members(broker.address, "members", topic, model) as members:
         members.start("a", "b", "c", "d")
         time.sleep(2)
         members.kill9("a")
@@ -124,7 +121,7 @@ def test_nothing_is_lost_nor_given_too_often(
 
 
 @pytest.mark.timeout(400)
-def test_leaders_move_and_die(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+def test_leaders_move_and_die(make_cluster: Callable[..., Cluster]) -> None:
     """The leaders of partitions, and of the share coordinator's topic, one after the other."""
     settings = {name: value for name, value in SHARE_CONFIG.items() if "coordinator" not in name}
     cluster = make_cluster(share_coordinator_state_topic_num_partitions=3, **settings)
@@ -133,7 +130,7 @@ def test_leaders_move_and_die(make_cluster: Callable[..., Cluster], tmp_path: Pa
         begin_at_the_start(client, "movers")
     topic = create_replicated(cluster, "moving")
     produce_to_leaders(cluster, topic, 40)
-    with Members(cluster.bootstrap, "movers", topic, model, tmp_path) as members:
+    with Members(cluster.bootstrap, "movers", topic, model) as members:
         members.start("a", "b")
         for node_id in list(cluster.nodes):
             time.sleep(2)

@@ -31,14 +31,13 @@ from kraftrio.wire.messages.groups import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.cases.raw_client import ConnectionClosed, RawClient
 from tests.conformance.churn.model import ChurnModel
 from tests.conformance.churn.our_member import OUR_CLIENTS
 from tests.conformance.churn.python_member import CLIENTS, COMMIT_MS, HEARTBEAT_MS
 from tests.conformance.clients.install import go_program, node_script, python_client
+from tests.conformance.java_programs import java_program
 
-COMPILE_S = 60.0
 DRAIN_S = 120.0
 LEAVE_S = 60.0
 _PROGRAM = Path(__file__).with_name("GroupMember.java")
@@ -105,7 +104,7 @@ class Plan:
         return all(client.endswith("-consumer") for client in self.clients)
 
 
-def command_of(plan: Plan, client: str, name: str, folder: Path) -> list[str]:
+def command_of(plan: Plan, client: str, name: str) -> list[str]:
     """The command of a member."""
     where = [plan.bootstrap, plan.topic, plan.group, name, str(plan.session_ms)]
     instance = [name] if plan.is_static else []
@@ -117,21 +116,9 @@ def command_of(plan: Plan, client: str, name: str, folder: Path) -> list[str]:
     elif client in DRIVEN:
         command = [*DRIVEN[client](), "member", *where, *times, *instance]
     else:
-        java = apache_kafka().java_command(extra_class_path=_compiled(folder))
         protocol = client.removeprefix("java-")
-        command = [*java, _PROGRAM.stem, protocol, *where, *instance]
+        command = [*java_program(_PROGRAM), protocol, *where, *instance]
     return ["nice", "-n", "5", *command]
-
-
-def _compiled(folder: Path) -> str:
-    """Compile the Java member into a folder, unless it is there; return the folder."""
-    folder.mkdir(exist_ok=True)
-    if not (folder / f"{_PROGRAM.stem}.class").exists():
-        *java, _, class_path = apache_kafka().java_command()
-        compiler = [java[0], "-m", "jdk.compiler/com.sun.tools.javac.Main"]
-        command = [*compiler, "-d", str(folder), "-cp", class_path, str(_PROGRAM)]
-        subprocess.run(command, check=True, timeout=COMPILE_S, capture_output=True)
-    return str(folder)
 
 
 class Member:
@@ -321,7 +308,7 @@ class Churn:
         self._names += 1
 
     def _start(self, client: str, name: str) -> None:
-        command = command_of(self._plan, client, name, self._folder / "classes")
+        command = command_of(self._plan, client, name)
         log = self._folder / f"{name}.log"
         self._members.append(Member(client, name, command, self.model, log))
         self.counts["joined"] += 1
