@@ -304,10 +304,11 @@ def committed(client: RawClient, topic: str, partition: int = 0) -> list[bytes |
     return [record.value for record in committed_records(client, topic, partition)]
 
 
-def committed_records(client: RawClient, topic: str, partition: int = 0) -> list[Record]:
+def committed_records(
+    client: RawClient, topic: str, partition: int = 0, offset: int = 0
+) -> list[Record]:
     """Return the records that a read_committed consumer hands out, up to the last stable offset."""
     records: list[Record] = []
-    offset = 0
     while True:
         answer = fetch(client, topic, offset, partition, isolation_level=READ_COMMITTED)
         assert answer.error_code == ErrorCode.NONE, answer

@@ -7,6 +7,7 @@ so on; a source connector reads a file, each of whose lines must come once.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 import urllib.error
@@ -14,7 +15,9 @@ import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -29,9 +32,11 @@ from tests.conformance.cases.transactional import (
 )
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.install import HERE, streams_jars
+from tests.conformance.java_programs import compiled
 
 pytestmark = scenarios.MARKS
 
+WORD_COUNT = HERE / "java" / "WordCount.java"
 START_DEADLINE_S = 60.0
 
 Names = Callable[[], str]
@@ -42,7 +47,9 @@ def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run Java on the jars of Streams and Connect until the test kills it, or is over."""
     module = apache_kafka()
     settings = f"-Dlog4j2.configurationFile={HERE / 'java' / 'log4j2.properties'}"
-    command = [module.java_executable(), *module.TOOL_FLAGS, settings, "-cp", streams_jars()]
+    jars = streams_jars()
+    class_path = os.pathsep.join((jars, compiled(WORD_COUNT, jars)))
+    command = [module.java_executable(), *module.TOOL_FLAGS, settings, "-cp", class_path]
     with log.open("ab") as output:
         process = subprocess.Popen(
             [*command, *arguments], stdin=subprocess.PIPE, stdout=output, stderr=output
@@ -71,14 +78,27 @@ def raw(bootstrap: str) -> Iterator[RawClient]:
         yield made
 
 
-def counts_in(raw: RawClient, topic: str) -> dict[bytes, list[int]]:
-    """Return the counts of each word, in the order in which they were committed."""
-    found: dict[bytes, list[int]] = defaultdict(list)
-    for record in committed_records(raw, topic):
-        assert record.key is not None
-        assert record.value is not None
-        found[record.key].append(int(record.value))
-    return found
+@dataclass
+class Counts:
+    """The counts of each word in a topic, in the order in which they were committed."""
+
+    topic: str
+    by_word: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _end: int = 0
+
+    def read_on(self, raw: RawClient) -> Self:
+        """Read what has come since, which is cheap enough to be done again and again."""
+        for record in committed_records(raw, self.topic, offset=self._end):
+            assert record.key is not None
+            assert record.value is not None
+            self.by_word[record.key].append(int(record.value))
+            self._end = record.offset + 1
+        return self
+
+    @property
+    def total(self) -> int:
+        """How many have been read."""
+        return sum(map(len, self.by_word.values()))
 
 
 def test_word_count(
@@ -87,21 +107,22 @@ def test_word_count(
     """Killed between two commits, it goes on from the last: no count twice, none missing."""
     source, target = (create_topic(raw, unique_topic()) for _ in range(2))
     application, log = unique_group(), tmp_path / "streams.log"
-    program = [str(HERE / "java" / "WordCount.java"), bootstrap, application, source, target]
+    program = [WORD_COUNT.stem, bootstrap, application, source, target]
+    counts = Counts(target)
     # One that comes back after a crash need not wait for its own session to end.
     settings = ["group.instance.id=counter"]
     line = b"to be or not to be"
     words = Counter(line.split())
     append(raw, source, *[line] * 200)
     with running(log, *program, str(tmp_path / "state"), *settings) as process:
-        wait_for(process, log, lambda: len(counts_in(raw, target)[b"be"]) >= 100)
+        wait_for(process, log, lambda: len(counts.read_on(raw).by_word[b"be"]) >= 100)
         append(raw, source, *[line] * 2000)
         process.kill()
     with running(log, *program, str(tmp_path / "state"), *settings) as process:
         total = 2200 * words.total()
-        wait_for(process, log, lambda: sum(map(len, counts_in(raw, target).values())) >= total)
+        wait_for(process, log, lambda: counts.read_on(raw).total >= total)
     expected = {word: list(range(1, 2200 * n + 1)) for word, n in words.items()}
-    assert counts_in(raw, target) == expected
+    assert Counts(target).read_on(raw).by_word == expected
 
 
 WORKER = """

@@ -23,8 +23,12 @@ from tests.conformance.cases.calls import append, create_topic
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.transactional import wait_for_transactions
 from tests.conformance.clients import scenarios
-from tests.conformance.clients.install import HERE
-from tests.conformance.clients.test_streams_and_connect import counts_in, running, wait_for
+from tests.conformance.clients.test_streams_and_connect import (
+    WORD_COUNT,
+    Counts,
+    running,
+    wait_for,
+)
 from tests.conformance.cluster_process import Cluster
 
 pytestmark = scenarios.MARKS
@@ -57,9 +61,8 @@ class WordCount:
         self.log = folder / "streams.log"
         self._leader = leader
         self._folder = folder
-        self._program = (
-            str(HERE / "java" / "WordCount.java"), address, "words", self.source, self.target
-        )  # fmt: skip
+        self._program = (WORD_COUNT.stem, address, "words", self.source, self.target)
+        self._counts = Counts(self.target)
         self._settings = ("group.protocol=streams", *settings)
         self._lines = self._instances = 0
 
@@ -76,15 +79,11 @@ class WordCount:
                 append(client, self.source, *[LINE] * (lines // PARTITIONS), partition=partition)
         self._lines += lines
 
-    def counts(self) -> dict[bytes, list[int]]:
-        """The counts of each word, in the order in which they were committed."""
-        with self._leader(self.target, 0) as client:
-            return counts_in(client, self.target)
-
     @property
     def count(self) -> int:
         """How many counts there are."""
-        return sum(map(len, self.counts().values()))
+        with self._leader(self.target, 0) as client:
+            return self._counts.read_on(client).total
 
     @property
     def total(self) -> int:
@@ -94,7 +93,8 @@ class WordCount:
     def check_exact(self) -> None:
         """Each word has each of its counts, once, in order."""
         expected = {word: list(range(1, self._lines * n + 1)) for word, n in WORDS.items()}
-        assert self.counts() == expected
+        with self._leader(self.target, 0) as client:
+            assert Counts(self.target).read_on(client).by_word == expected
 
 
 def members(client: RawClient) -> list[Any]:
