@@ -45,9 +45,10 @@ sim/test_disk: kraftrio/testing/simulation/ damage disk disk_image survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 unit/kraftrio/testing/faults/test_player: kraftrio/testing/simulation/ in_sync
 unit/kraftrio/testing/explaining/test_exchanges: kraftrio/testing/traffic/ frames simulated traffic
+unit/kraftrio/testing/faults/test_on_sockets: kraftrio/testing/traffic/ tapped
 sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
-sim/test_world: kraftrio/testing/simulation/ cluster incarnation world
+sim/test_world: kraftrio/testing/simulation/ cluster incarnation run_queue world
 integration/test_asyncio: clients/aio/ admin consumer producer share
 unit/clients/console/test_app: clients/console/ console settings
 unit/clients/console/test_app: clients/console/history/ sampler
@@ -228,7 +229,7 @@ unit/kraft_meta/raft/test_raft: kraft_meta/raft/ elections epoch_announcements f
 unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches directory_check
     findings folders partition_check segment_check
 unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
-unit/kraftrio/testing/test_cluster: kraftrio/testing/ cluster_node contents node_process
+unit/kraftrio/testing/test_cluster: kraftrio/testing/ contents node_process
     node_settings
 unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ subjects waiting
 unit/kraftrio/testing/test_kafka_world: clients/ surroundings

@@ -24,10 +24,12 @@ from kraftrio.clients.admin.types import GroupDescription
 from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
-from kraftrio.testing.cluster_node import ClusterNode
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_nodes
+from kraftrio.testing.faults.moves import Moves
+from kraftrio.testing.faults.on_sockets import ClusterLinks, ClusterNode
+from kraftrio.testing.faults.requests import DisturbedRequests, RequestFaults
 from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
@@ -38,6 +40,7 @@ from kraftrio.testing.waiting import LAST_EVENTS, Seen, Wait
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
+_REQUEST_TIMEOUT_MS = 5_000  # of what a test asks for itself, also of a node that stands still
 
 
 class _Running:
@@ -46,6 +49,7 @@ class _Running:
     def __init__(self, nodes: LocalNodes | NodeProcess, nursery: trio.Nursery) -> None:
         self.nodes = nodes
         self.nursery = nursery
+        self.requests: RequestFaults | None = None
         self._contents: Contents | None = None
         self._former: Contents | None = None  # before the last snapshot was restored
         self._opening = trio.Lock()
@@ -54,7 +58,9 @@ class _Running:
         """What is in it; the clients for that are opened when they are first wanted."""
         async with self._opening:
             if self._contents is None:
-                contents = Contents(self.nodes.bootstrap_servers)
+                contents = Contents(
+                    self.nodes.bootstrap_servers, request_timeout_ms=_REQUEST_TIMEOUT_MS
+                )
                 await self.nursery.start(contents.run)
                 self._contents = contents
         return self._contents
@@ -72,7 +78,7 @@ class _Running:
         return await look(await self.contents())
 
 
-class KafkaCluster(Subjects):
+class KafkaCluster(Subjects, DisturbedRequests):
     """A cluster for tests; a context manager, or `start` and `stop`.
 
     Args:
@@ -152,8 +158,12 @@ class KafkaCluster(Subjects):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every node runs."""
-        return self._running is not None and all(self._running.nodes.up().values())
+        """Whether every node runs, and nothing that a test has done to them lasts."""
+        running = self._running
+        if running is None or not all(running.nodes.up().values()):
+            return False
+        is_awaited = running.requests is not None and running.requests.is_awaited
+        return not is_awaited and not running.nodes.is_disturbed
 
     def _end(self) -> None:
         life, self._life, self._running, self._loop = self._life, None, None, None
@@ -285,7 +295,7 @@ class KafkaCluster(Subjects):
     # -- faults -----------------------------------------------------------------------------------
 
     def node(self, node_id: int) -> ClusterNode:
-        """A node, to be killed, stopped and started again.
+        """A node, to be killed, paused, stopped and started again; its disk and its clock.
 
         Raises:
             ValueError: there is no such node, or not in this process.
@@ -296,6 +306,82 @@ class KafkaCluster(Subjects):
             known = ", ".join(map(str, by_id))
             raise ValueError(f"there is no node {node_id}: the nodes are {known}")
         return ClusterNode(by_id[node_id], running.nursery, loop)
+
+    @property
+    def links(self) -> ClusterLinks:
+        """The connections of nodes, to be cut and healed.
+
+        Raises:
+            ValueError: the nodes are in another process.
+        """
+        nodes, _, loop = self._here("have links that cannot be cut")
+        return ClusterLinks(nodes.traffic, loop)
+
+    def _disturb(self, ask: Callable[[RequestFaults], None]) -> None:
+        _, running, loop = self._here("cannot be disturbed")
+        requests = running.requests
+        assert requests is not None
+        loop.do(lambda: ask(requests))
+
+    def _move(self, move: Callable[[Moves], Awaitable[T]]) -> T:
+        nodes = self._started()[0].nodes
+
+        def note(text: str) -> None:
+            if isinstance(nodes, LocalNodes):
+                nodes.traffic.note("fault", text)
+
+        return self._call(lambda contents: move(Moves(contents, note)))
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
+        """Let another in-sync replica lead a partition; return the id of its node.
+
+        Args:
+            to: the id of its node; None: any.
+
+        Raises:
+            ValueError: no such replica is in sync.
+        """
+        return self._move(lambda moves: moves.move_leader(topic, partition, to))
+
+    def move_coordinator(
+        self,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        to: int | None = None,
+    ) -> int:
+        """Let another node coordinate a group or a transactional id; return its id.
+
+        Raises:
+            ValueError: neither or both are named, or nobody else is in sync.
+        """
+        return self._move(lambda moves: moves.move_coordinator(group, transactional_id, to))
+
+    def rebalance(self, group: str) -> None:
+        """Let a member join a group and leave it again, without reading anything.
+
+        Raises:
+            ValueError: the group has no members with partitions.
+        """
+        self._move(lambda moves: moves.rebalance(group))
+
+    def deliver_again(self, group: str, records: int = 1) -> None:
+        """Let members get the newest records of each partition once more, that they have committed.
+
+        They are thrown out of their group meanwhile, as if they had died before those commits.
+
+        Raises:
+            ValueError: the group has no members, or has committed nothing.
+        """
+        self._move(lambda moves: moves.deliver_again(group, records))
+
+    def move_clocks(self, seconds: float) -> None:
+        """Set the wall clock of every node ahead (or back), which retention goes by.
+
+        Timers stay, and so does the program's own clock: where those matter, use `kafka_world`.
+        """
+        for node_id in self._here("have clocks that cannot be moved")[0].by_id:
+            self.node(node_id).move_clock(seconds)
 
     # -- why -------------------------------------------------------------------------------------
 
@@ -412,13 +498,20 @@ async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> N
     """Run the nodes of a cluster until this is cancelled, or they could not start."""
     try:
         async with trio.open_nursery() as nursery:
+            running = _Running(nodes, nursery)
+            if isinstance(nodes, LocalNodes):
+                running.requests = RequestFaults(nodes.traffic)
+                nodes.on_made = running.requests.stand_before
             try:
                 await nodes.start(nursery)
             except Exception as error:
                 started.set_exception(error)
                 return
-            started.set_result(_Running(nodes, nursery))
-            await trio.sleep_forever()
+            started.set_result(running)
+            try:
+                await trio.sleep_forever()
+            finally:
+                nodes.resume()  # who stands still cannot end
     finally:
         with trio.CancelScope(shield=True):
             await nodes.kill()

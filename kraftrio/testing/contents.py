@@ -34,10 +34,10 @@ from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.net.transport import Network
+from kraftrio.testing.traffic.traffic import LOOKER_CLIENT_ID
 from kraftrio.wire.primitives import TopicPartition
 
 # A test waits for nothing: what is not there yet is asked for again at once.
-CLIENT_ID = "kraftrio-testing"
 _RETRY_BACKOFF_MS = 5
 _SERVED_DEADLINE_S = 30.0
 
@@ -55,16 +55,20 @@ class Contents:
         bootstrap_servers: str,
         network: Network | None = None,
         rng: random.Random | None = None,
+        *,
+        request_timeout_ms: int = 30_000,
     ) -> None:
         self._servers = bootstrap_servers
         self._network = network
         self._rng = rng
+        self._request_timeout_ms = request_timeout_ms
         self._closing = trio.Event()
         self.admin = Admin(
             bootstrap_servers,
             network=network,
             rng=rng,
-            client_id=CLIENT_ID,
+            client_id=LOOKER_CLIENT_ID,
+            request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=_RETRY_BACKOFF_MS,
         )
 
@@ -126,7 +130,8 @@ class Contents:
             self._servers,
             network=self._network,
             rng=self._rng,
-            client_id=CLIENT_ID,
+            client_id=LOOKER_CLIENT_ID,
+            request_timeout_ms=self._request_timeout_ms,
             retry_backoff_ms=_RETRY_BACKOFF_MS,
         ) as producer:
             sent = [
@@ -162,7 +167,8 @@ class Contents:
             self._servers,
             network=self._network,
             rng=self._rng,
-            client_id=CLIENT_ID,
+            client_id=LOOKER_CLIENT_ID,
+            request_timeout_ms=self._request_timeout_ms,
             retry_backoff_ms=_RETRY_BACKOFF_MS,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -234,7 +240,7 @@ class Contents:
             assignor: that of a group of the classic protocol; None: it is one of KIP-848.
         """
         settings: ConsumerSettings = {
-            "client_id": CLIENT_ID,
+            "client_id": LOOKER_CLIENT_ID,
             "group_id": group_id,
             "enable_auto_commit": False,
         }

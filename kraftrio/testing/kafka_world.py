@@ -45,8 +45,9 @@ from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_world, story_of
 from kraftrio.testing.faults.on_demand import Links, NodeFaults, WorldFaults
-from kraftrio.testing.faults.plan import PROGRAM, Fault, check_nodes
+from kraftrio.testing.faults.plan import Fault, check_nodes
 from kraftrio.testing.faults.player import FaultPlayer
+from kraftrio.testing.faults.requests import DisturbedRequests, RequestFaults
 from kraftrio.testing.leftovers import LeftOpen, Leftovers
 from kraftrio.testing.node_settings import node_settings
 from kraftrio.testing.simulation.cluster import Cluster, Shape
@@ -56,14 +57,14 @@ from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
 from kraftrio.testing.traffic.simulated import SimTraffic
-from kraftrio.testing.traffic.traffic import LOOKER
+from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM
 from kraftrio.testing.waiting import LAST_EVENTS, Wait
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
 
 
-class KafkaWorld(Subjects):
+class KafkaWorld(Subjects, DisturbedRequests):
     """See the module.
 
     Args:
@@ -438,38 +439,8 @@ class KafkaWorld(Subjects):
         """The network, to be cut and healed."""
         return self._faults().links
 
-    def lose_answer(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
-        """Let the next request of a kind be done, its answer be lost, and the connection break.
-
-        Args:
-            request: as Kafka's protocol calls it, such as "OffsetCommit".
-            after_s: when the client finds its connection broken.
-
-        Raises:
-            ValueError: Kafka has no such request.
-        """
-        self._faults().requests.lose_answer(request, machine, after_s=after_s)
-
-    def delay(self, request: str, *, seconds: float, machine: str = PROGRAM) -> None:
-        """Let the next request of a kind arrive so much later, with what follows it."""
-        self._faults().requests.delay(request, machine, seconds=seconds)
-
-    def refuse(self, request: str, error: str, *, machine: str = PROGRAM) -> None:
-        """Let the next request of a kind not be done, but be answered with an error.
-
-        Args:
-            error: as Kafka's protocol calls it, such as "NOT_COORDINATOR".
-
-        Raises:
-            ValueError: Kafka has no such request, or no such error.
-        """
-        self._faults().requests.refuse(request, machine, error=error)
-
-    def duplicate(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
-        """Let the next request of a kind come to its broker twice, as when a client that has given
-        it up sends it again.
-        """
-        self._faults().requests.duplicate(request, machine, after_s=after_s)
+    def _disturb(self, ask: Callable[[RequestFaults], None]) -> None:
+        ask(self._faults().requests)
 
     async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
         """Let another in-sync replica lead a partition; return the id of its node.
@@ -480,7 +451,7 @@ class KafkaWorld(Subjects):
         Raises:
             ValueError: no such replica is in sync.
         """
-        return await self._faults().move_leader(topic, partition, to)
+        return await self._faults().moves.move_leader(topic, partition, to)
 
     async def move_coordinator(
         self,
@@ -494,7 +465,7 @@ class KafkaWorld(Subjects):
         Raises:
             ValueError: neither or both are named, or nobody else is in sync.
         """
-        return await self._faults().move_coordinator(group, transactional_id, to)
+        return await self._faults().moves.move_coordinator(group, transactional_id, to)
 
     async def rebalance(self, group: str) -> None:
         """Let a member join a group and leave it again, without reading anything.
@@ -502,7 +473,7 @@ class KafkaWorld(Subjects):
         Raises:
             ValueError: the group has no members with partitions.
         """
-        await self._faults().rebalance(group)
+        await self._faults().moves.rebalance(group)
 
     async def deliver_again(self, group: str, records: int = 1) -> None:
         """Let members get the newest records of each partition once more, that they have committed.
@@ -512,7 +483,7 @@ class KafkaWorld(Subjects):
         Raises:
             ValueError: the group has no members, or has committed nothing.
         """
-        await self._faults().deliver_again(group, records)
+        await self._faults().moves.deliver_again(group, records)
 
     def move_clocks(self, seconds: float) -> None:
         """Set every wall clock, of nodes and of the program, ahead (or back); timers stay.

@@ -1,6 +1,6 @@
 """The nodes of a cluster for tests in this process, with real sockets, on disks in memory or files.
 
-Owns: `LocalNode`, `LocalNodes`, `Trace` and `Ports`. Rules:
+Owns: `LocalNode`, `LocalNodes`, `NodeClock` and `Ports`. Rules:
 1. A node is a `broker.node.Node` as the command line runs it; only its environment is another one.
 2. A node keeps its ports from one start to the next. They are listened on before any node starts,
    so that the nodes can be told each other's.
@@ -12,19 +12,19 @@ Called by: `cluster`.
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import shutil
 import socket
 import tempfile
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
-from kraftrio.base.clock import wall_ms
+from kraftrio.base.clock import Clock, wall_ms
 from kraftrio.base.exception_groups import innermost
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
 from kraftrio.broker.config.config import BrokerConfig, PropertyError
@@ -33,15 +33,18 @@ from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.net.transport import ACCEPT_BACKLOG, SystemNetwork
 from kraftrio.testing.node_settings import node_settings
+from kraftrio.testing.node_trace import NodeLife, Trace, log_of_nodes
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.simulation.disk_image import DiskImage
+from kraftrio.testing.simulation.incarnation import current
+from kraftrio.testing.simulation.run_queue import pause, resume
 from kraftrio.testing.snapshots.errors import SnapshotError
 from kraftrio.testing.snapshots.folders import check_one_directory, image_of, lay
 from kraftrio.testing.snapshots.snapshot import Snapshot
+from kraftrio.testing.traffic.tapped import NodeNetwork, SocketTraffic
 
 HOST = "127.0.0.1"
 _IN_MEMORY = "/data"
-_KEPT_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,37 +90,56 @@ class Ports(SystemNetwork):
             sock.close()
 
 
-class Trace:
-    """When nodes were started and ended: lines as those of a world in virtual time."""
+class NodeClock(Clock):
+    """A node's clocks: the machine's, but for what its wall clock was moved by."""
+
+    __slots__ = ("offset_ms",)
 
     def __init__(self) -> None:
-        self.newest: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._began_s = time.monotonic()
+        self.offset_ms = 0
 
-    def add(self, who: str, kind: str, text: str) -> None:
-        """Add a line."""
-        self.newest.append(f"{time.monotonic() - self._began_s:.6f} {who} {kind} {text}")
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.offset_ms
 
 
 class LocalNode:
     """One node, and what it keeps from one start to the next.
 
+    Args:
+        name: such as "n1".
+        on_made: called with the node of each life, before it runs.
+
     Attributes:
         address: where clients find it, HOST:PORT.
         failure: why it ended by itself; "" while it has not.
+        may_end: something was done to its disk, so that it is no fault of its own if it ends.
         node: what runs; None while nothing does.
+        disk: in memory; None: it has a folder.
     """
 
     def __init__(
-        self, config: BrokerConfig, ports: Ports, disk: SimDisk | None, trace: Trace
+        self,
+        config: BrokerConfig,
+        name: str,
+        network: NodeNetwork,
+        trace: Trace,
+        *,
+        in_memory: bool,
+        on_made: Callable[[Node], object],
     ) -> None:
         self.config = config
+        self.name = name
         self._trace = trace
         self.address = f"{HOST}:{config.listeners[0].port}"
         self.failure = ""
+        self.may_end = False
         self.node: Node | None = None
-        self._ports = ports
-        self._disk = disk
+        self.clock = NodeClock()
+        self._network = network
+        self.disk = SimDisk(self.clock.wall_ms) if in_memory else None
+        self._on_made = on_made
+        self._lives = itertools.count(1)
+        self._life = NodeLife(name, 0, trace)
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._ended = trio.Event()
@@ -126,6 +148,10 @@ class LocalNode:
     @property
     def is_running(self) -> bool:
         return not self._ended.is_set()
+
+    @property
+    def is_paused(self) -> bool:
+        return self._life.is_paused
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Start it, and wait until clients can connect.
@@ -137,24 +163,31 @@ class LocalNode:
         self._scope, self._stopping = trio.CancelScope(), trio.Event()
         self._ended = trio.Event()
         ready = trio.Event()
-        self._note("start")
+        self.note("start")
         nursery.start_soon(self._live, ready)
         await ready.wait()
         if self.failure:
             raise RuntimeError(self.failure)
-        self._note("ready")
+        self.may_end = self.disk is not None and self.disk.is_limited
+        self.note("ready")
 
-    def _note(self, kind: str, text: str = "") -> None:
-        self._trace.add(f"n{self.config.node_id}", kind, text)
+    def note(self, kind: str, text: str = "") -> None:
+        """Write a line of the trace."""
+        self._trace.add(self.name, kind, text)
 
     async def _live(self, ready: trio.Event) -> None:
-        fs: FileSystem = self._disk or OsFileSystem()
-        run_in_thread: RunInThread = run_in_worker_thread if self._disk is None else _run_here
-        environment = Environment(fs=fs, network=self._ports, run_in_thread=run_in_thread)
+        self._life = NodeLife(self.name, next(self._lives), self._trace)
+        current.set(self._life)  # for all tasks of this one
+        fs: FileSystem = self.disk or OsFileSystem()
+        run_in_thread: RunInThread = run_in_worker_thread if self.disk is None else _run_here
+        environment = Environment(
+            fs=fs, clock=self.clock, network=self._network, run_in_thread=run_in_thread
+        )
         name = f"node {self.config.node_id}"
         try:
             with self._scope:
                 self.node = Node(self.config, environment, lambda _line: ready.set())
+                self._on_made(self.node)
                 await self.node.run_until(self._stopping)
                 if not self._stopping.is_set():
                     self.failure = f"{name} ended by itself"
@@ -163,14 +196,15 @@ class LocalNode:
             self.failure = f"{name} ended: {type(error).__name__}: {error}"
         finally:
             if self.failure:
-                self._note("end", self.failure)
+                self.note("end", self.failure)
             self.node = None
+            self._life.is_alive = False
             ready.set()
             self._ended.set()
 
     async def stop(self) -> None:
         """Stop it in good order."""
-        self._note("term")
+        self.note("term")
         self._stopping.set()
         await self._ended.wait()
 
@@ -180,26 +214,26 @@ class LocalNode:
         Args:
             copies: where copies of files go, if need be.
         """
-        if self._disk is not None:
-            return self._disk.image()
+        if self.disk is not None:
+            return self.disk.image()
         return image_of(self._folder(), copies)
 
     def check_takes(self, image: DiskImage) -> None:
         """Raise SnapshotError if its files are not in one folder, or the image is not of one."""
-        if self._disk is None:
+        if self.disk is None:
             self._folder()
             check_one_directory(image)
 
     def load(self, image: DiskImage) -> None:
         """Replace all that is on its disk, while it does not run; `check_takes` comes first."""
-        if self._disk is not None:
-            self._disk = SimDisk.of(image, wall_ms)
+        if self.disk is not None:
+            self.disk = SimDisk.of(image, self.clock.wall_ms)
         else:
             lay(image, self._folder())
 
     def check_empty(self) -> None:
         """Raise SnapshotError if there is something on its disk already."""
-        if self._disk is None and self._folder().is_dir() and os.listdir(self._folder()):
+        if self.disk is None and self._folder().is_dir() and os.listdir(self._folder()):
             raise SnapshotError(
                 f"{self._folder()} is not empty: a cluster that begins with a snapshot needs a"
                 " folder of its own"
@@ -217,11 +251,39 @@ class LocalNode:
     async def kill(self) -> None:
         """End it as `kill -9` does: what it has written is there, and nobody is told."""
         if self.is_running:
-            self._note("crash", "kill -9")
-        if self._disk is not None:
-            self._disk = self._disk.after_kill()
+            self.note("crash", "kill -9")
+        if self.disk is not None:
+            self.disk = self.disk.after_kill()
+        await self._end()
+
+    async def cut_power(self) -> None:
+        """End it, and leave of what was not synced to its disk in memory a part only."""
+        assert self.disk is not None
+        self.note("crash", "power cut")
+        self.disk = self.disk.after_power_cut(random.Random())
+        await self._end()
+
+    async def _end(self) -> None:
+        self._life.is_alive = False  # what it logs of its end it would not have logged
         self._scope.cancel()
+        if self.is_paused:
+            resume(self._life)  # to end
         await self._ended.wait()
+
+    def pause(self) -> None:
+        """Let it stand still, as SIGSTOP does to a process; its sockets stay open."""
+        self.note("pause")
+        pause(self._life)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.note("resume")
+        resume(self._life)
+
+
+def _name_of(node_id: int) -> str:
+    """The name of a node's machine, as in a world in virtual time."""
+    return f"n{node_id}"
 
 
 async def _run_here(work: Callable[[], object]) -> None:
@@ -239,6 +301,10 @@ class LocalNodes:
     def __init__(self, spec: NodesSpec) -> None:
         self._ports = Ports()
         self.trace = Trace()
+        names = [_name_of(node_id) for node_id in range(1, spec.node_count + 1)]
+        self.traffic = SocketTraffic(names, self.trace.now_s, self.trace.add)
+        self.on_made: Callable[[Node], object] = lambda _node: None  # before it runs
+        log_of_nodes.begin()
         self._parent = spec.folder
         self._copies: list[str] = []
         try:
@@ -249,10 +315,10 @@ class LocalNodes:
                     node.check_empty()
                 self._load(spec.start)
         except PropertyError as error:
-            self._ports.close()
+            self.close()
             raise ValueError(f"config: {error}") from error
         except SnapshotError:
-            self._ports.close()
+            self.close()
             raise
 
     def _prepared(self, spec: NodesSpec) -> Iterator[tuple[int, LocalNode]]:
@@ -274,12 +340,27 @@ class LocalNodes:
                     **spec.config,
                 }
             )
-            disk = SimDisk(wall_ms) if spec.folder is None else None
-            yield node_id, LocalNode(config, self._ports, disk, self.trace)
+            name = _name_of(node_id)
+            node = LocalNode(
+                config,
+                name,
+                NodeNetwork(self._ports, self.traffic, name),
+                self.trace,
+                in_memory=spec.folder is None,
+                on_made=lambda node: self.on_made(node),
+            )
+            yield node_id, node
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Start all of them."""
+        self.traffic.nursery = nursery
         await _start(self.by_id.values(), nursery)
+
+    def resume(self) -> None:
+        """Let all go on that stand still."""
+        for node in self.by_id.values():
+            if node.is_paused:
+                node.resume()
 
     async def kill(self) -> None:
         """End all of them at once."""
@@ -335,10 +416,19 @@ class LocalNodes:
 
     def failures(self) -> list[str]:
         """Why nodes ended by themselves, if any did."""
-        return [node.failure for node in self.by_id.values() if node.failure]
+        return [node.failure for node in self.by_id.values() if node.failure and not node.may_end]
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a fault lasts: of a link, a node that stands still, a disk, a clock."""
+        return bool(self.traffic.cuts) or any(
+            node.is_paused or node.clock.offset_ms or (node.disk and node.disk.is_limited)
+            for node in self.by_id.values()
+        )
 
     def close(self) -> None:
         """Close the ports that no node has asked for, and remove the copies of snapshots."""
+        log_of_nodes.end()
         self._ports.close()
         for copies in self._copies:
             shutil.rmtree(copies)

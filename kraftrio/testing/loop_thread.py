@@ -68,6 +68,15 @@ class LoopThread:
             await self._ending.wait()
             nursery.cancel_scope.cancel()
 
+    def do(self, work: Callable[[], T]) -> T:
+        """Do something in the loop's thread, and return its result."""
+
+        async def call() -> T:
+            await trio.lowlevel.checkpoint()
+            return work()
+
+        return self.call(call).result()
+
     def call(self, work: Callable[[], Awaitable[T]]) -> Call[T]:
         """Begin a call of an async function in the loop's thread."""
         call: Call[T] = Call(self._token, scope := trio.CancelScope())

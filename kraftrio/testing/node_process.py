@@ -68,11 +68,19 @@ class NodeProcess:
         """Which nodes run: all of them, or none."""
         return dict.fromkeys(range(1, self._node_count + 1), not self.failures())
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a fault lasts: there are none here."""
+        return False
+
     def failures(self) -> list[str]:
         """Why it ended by itself, if it did."""
         if self._process is None or self._process.poll() is None:
             return []
         return [f"the brokers' process ended by itself with status {self._process.returncode}"]
+
+    def resume(self) -> None:
+        """Let all go on that stand still: none does here."""
 
     async def kill(self) -> None:
         """End it at once."""

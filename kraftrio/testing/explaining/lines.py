@@ -60,7 +60,8 @@ def line_of(exchange: Exchange, topic_names: TopicNames) -> Event:
         if about
         else (f"{what}; {_outcome(exchange, topic_names)}")
     )
-    return Event(f"{exchange.sent_s:.6f}", exchange.machine, _KIND, text)
+    who = "_".join(exchange.machine.split())  # with real sockets, a client id
+    return Event(f"{exchange.sent_s:.6f}", who, _KIND, text)
 
 
 def _about(request: Any, topic_names: TopicNames) -> str:

@@ -3,10 +3,12 @@
 Each is done with an admin client, or by a member that joins and leaves, so that what happens is
 what happens in production.
 
-Called by: `on_demand`.
+Called by: `on_demand`, and `cluster` for nodes with real sockets.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import trio
 
@@ -42,7 +44,7 @@ async def move_leader(contents: Contents, partition: TopicPartition, to: int | N
         if not others:
             raise ValueError(
                 f"nobody else can lead {name}: only node {found.leader_id} is in sync;"
-                " wait with `await healthy()`, or make the topic with more replicas"
+                " wait with `healthy()`, or make the topic with more replicas"
             )
         to = others[0]
     elif to == found.leader_id:
@@ -118,7 +120,7 @@ async def _members_of(contents: Contents, group_id: str) -> GroupDescription:
     found = await contents.group(group_id)
     if found is None or not found.members:
         raise ValueError(
-            f"group {group_id!r} has no members: wait with `await group({group_id!r}).stable()`"
+            f"group {group_id!r} has no members: wait with `group({group_id!r}).stable()`"
         )
     return found
 
@@ -177,3 +179,54 @@ async def deliver_again(contents: Contents, group_id: str, record_count: int) ->
                 await trio.sleep(_LOOK_EVERY_S)
             else:
                 return
+
+
+# -- for tests ------------------------------------------------------------------------------------
+
+
+class Moves:
+    """The moves of a cluster, noted in its story.
+
+    Args:
+        note: writes a line of the story.
+    """
+
+    def __init__(self, contents: Contents, note: Callable[[str], None]) -> None:
+        self._contents = contents
+        self._note = note
+
+    async def move_leader(self, topic: str, partition: int, to: int | None) -> int:
+        """See `move_leader`."""
+        self._note(f"{topic}-{partition} gets another leader")
+        return await move_leader(self._contents, TopicPartition(topic, partition), to)
+
+    async def move_coordinator(
+        self, group: str | None, transactional_id: str | None, to: int | None
+    ) -> int:
+        """See `coordinator_of` and `move_leader`."""
+        place = await coordinator_of(self._contents, group=group, transactional_id=transactional_id)
+        self._note(f"{group or transactional_id} gets another coordinator")
+        return await move_leader(self._contents, place, to)
+
+    async def move_all_from(self, node_id: int, *, coordinators: bool) -> int:
+        """See `move_all_from`."""
+        return await move_all_from(self._contents, node_id, coordinators=coordinators)
+
+    async def rebalance(self, group: str) -> None:
+        """See `rebalance`."""
+        self._note(f"a member joins {group}, and leaves it again")
+        await rebalance(self._contents, group)
+
+    async def deliver_again(self, group: str, records: int) -> None:
+        """See `deliver_again`."""
+        self._note(f"{records} records of each partition come to {group} again")
+        await deliver_again(self._contents, group, records)
+
+    async def groups_with_partitions(self) -> list[str]:
+        """The groups that can be rebalanced."""
+        groups = await self._contents.groups()
+        return sorted(
+            group_id
+            for group_id, group in groups.items()
+            if any(member.assignment for member in group.members)
+        )

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftrio.testing.contents import Contents
-from kraftrio.testing.faults import moves
+from kraftrio.testing.faults.moves import Moves
 from kraftrio.testing.faults.requests import RequestFaults
 from kraftrio.testing.simulation.cluster import Cluster, SimNode
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.network import Internet
 from kraftrio.testing.traffic.traffic import LOOKER, Traffic
-from kraftrio.wire.primitives import TopicPartition
 
 # What a node says, and that it may end, when its disk does.
 _FULL = ("No space left", "disk full", "load failed")
@@ -183,44 +182,10 @@ class WorldFaults:
         self.cluster.world.note("world", "clock", f"all moved by {seconds:+g} s")
         self.cluster.world.start_wall_ms += round(seconds * 1000)
 
-    async def move_leader(self, topic: str, partition: int, to: int | None) -> int:
-        """See `moves.move_leader`."""
-        place = TopicPartition(topic, partition)
-        self._note(f"{topic}-{partition} gets another leader")
-        return await moves.move_leader(self._contents(), place, to)
-
-    async def move_coordinator(
-        self, group: str | None, transactional_id: str | None, to: int | None
-    ) -> int:
-        """See `moves.coordinator_of` and `moves.move_leader`."""
-        place = await moves.coordinator_of(
-            self._contents(), group=group, transactional_id=transactional_id
-        )
-        self._note(f"{group or transactional_id} gets another coordinator")
-        return await moves.move_leader(self._contents(), place, to)
-
-    async def move_all_from(self, node_id: int, *, coordinators: bool) -> int:
-        """See `moves.move_all_from`."""
-        return await moves.move_all_from(self._contents(), node_id, coordinators=coordinators)
-
-    async def rebalance(self, group: str) -> None:
-        """See `moves.rebalance`."""
-        self._note(f"a member joins {group}, and leaves it again")
-        await moves.rebalance(self._contents(), group)
-
-    async def deliver_again(self, group: str, records: int) -> None:
-        """See `moves.deliver_again`."""
-        self._note(f"{records} records of each partition come to {group} again")
-        await moves.deliver_again(self._contents(), group, records)
-
-    async def groups_with_partitions(self) -> list[str]:
-        """The groups that can be rebalanced."""
-        groups = await self._contents().groups()
-        return sorted(
-            group_id
-            for group_id, group in groups.items()
-            if any(member.assignment for member in group.members)
-        )
+    @property
+    def moves(self) -> Moves:
+        """What operators do to leaders, coordinators and members."""
+        return Moves(self._contents(), self._note)
 
     def _note(self, text: str) -> None:
         self.cluster.world.note("world", "fault", text)

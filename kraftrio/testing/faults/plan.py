@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftrio.testing.faults.requests import api_key_of, error_code_of
+from kraftrio.testing.traffic.traffic import PROGRAM
 
-PROGRAM: Final = "program"  # in links: all machines of the program under test
 EVERY: Final = "every"  # in place of a group, or of one node's clock
 
 _NODE, _LINK, _REQUEST, _REFUSAL, _GROUP, _CLOCK = (

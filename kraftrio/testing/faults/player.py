@@ -18,9 +18,10 @@ import trio
 
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.testing.faults.on_demand import NodeFaults, WorldFaults
-from kraftrio.testing.faults.plan import EVERY, PROGRAM, Fault
+from kraftrio.testing.faults.plan import EVERY, Fault
 from kraftrio.testing.simulation.cluster import SimNode
 from kraftrio.testing.simulation.in_sync import has_partners, is_in_sync
+from kraftrio.testing.traffic.traffic import PROGRAM
 
 _LOOK_EVERY_S = 0.1
 
@@ -149,7 +150,7 @@ class FaultPlayer:
 
     async def _move(self, fault: Fault) -> None:
         move = partial(
-            self._faults.move_all_from,
+            self._faults.moves.move_all_from,
             self._node(fault.target).node_id,
             coordinators=fault.kind == "move coordinators",
         )
@@ -162,8 +163,8 @@ class FaultPlayer:
         try:
             groups = [target]
             if target == EVERY:
-                groups = await self._faults.groups_with_partitions()
+                groups = await self._faults.moves.groups_with_partitions()
             for group in groups:
-                await self._faults.rebalance(group)
+                await self._faults.moves.rebalance(group)
         except (KafkaClientError, ValueError) as error:
             self._note("fault", f"nothing to rebalance: {error}")

@@ -1,7 +1,7 @@
 """Faults of the next request of a kind: held up, refused, done twice, or its answer lost.
 
 Owns: `RequestFaults`, which looks at the requests of a `Traffic`, and stands before the brokers'
-handlers. Rules:
+handlers, and `DisturbedRequests`, the calls of tests for it. Rules:
 1. A fault waits for its request as long as it takes, and is gone then.
 2. A request whose answer is lost is done by its broker; the connection then breaks, as it does when
    a broker dies after it has written. What the client does about it is what is under test.
@@ -9,20 +9,22 @@ handlers. Rules:
 4. A request that is done twice comes a second time over another connection, as from a client that
    has given up the first one; nobody reads the second answer.
 
-Called by: `on_demand`.
+Called by: `on_demand` and `player`; `kafka_world` and `cluster`, which are `DisturbedRequests`.
 """
 
 from __future__ import annotations
 
 import difflib
 import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.server.context import Handler, RequestContext
-from kraftrio.testing.traffic.traffic import LOOKER, OnFrame, Talk, Traffic
+from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM, OnFrame, Talk, Traffic
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
@@ -74,6 +76,11 @@ class RequestFaults:
         self._traffic = traffic
         self._awaited: list[_Awaited] = []
         traffic.on_sent.append(self._on_sent)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a fault still waits for its request."""
+        return bool(self._awaited)
 
     def lose_answer(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
         """Let the next request of this kind be done, and its answer be lost.
@@ -127,7 +134,7 @@ class RequestFaults:
         for awaited in self._awaited:
             if (
                 awaited.api_key == api_key
-                and awaited.machine in (None, machine)
+                and (awaited.machine is None or self._traffic.is_one(machine, awaited.machine))
                 and (awaited.happen is None) is is_refusal
             ):
                 self._awaited.remove(awaited)
@@ -172,3 +179,45 @@ class RequestFaults:
         if machine is None or machine == LOOKER:
             return None
         return self._take(context.api_key, machine, is_refusal=True)
+
+
+class DisturbedRequests(ABC):
+    """The calls by which a test disturbs requests; whose they are is the cluster's to say."""
+
+    @abstractmethod
+    def _disturb(self, ask: Callable[[RequestFaults], None]) -> None:
+        """Ask this cluster's faults for one."""
+
+    def lose_answer(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
+        """Let the next request of a kind be done, its answer be lost, and the connection break.
+
+        Args:
+            request: as Kafka's protocol calls it, such as "OffsetCommit".
+            machine: whose; with real sockets, "program" is any client, and others are client ids.
+            after_s: when the client finds its connection broken.
+
+        Raises:
+            ValueError: Kafka has no such request.
+        """
+        self._disturb(lambda faults: faults.lose_answer(request, machine, after_s=after_s))
+
+    def delay(self, request: str, *, seconds: float, machine: str = PROGRAM) -> None:
+        """Let the next request of a kind arrive so much later, with what follows it."""
+        self._disturb(lambda faults: faults.delay(request, machine, seconds=seconds))
+
+    def refuse(self, request: str, error: str, *, machine: str = PROGRAM) -> None:
+        """Let the next request of a kind not be done, but be answered with an error.
+
+        Args:
+            error: as Kafka's protocol calls it, such as "NOT_COORDINATOR".
+
+        Raises:
+            ValueError: Kafka has no such request, or no such error.
+        """
+        self._disturb(lambda faults: faults.refuse(request, machine, error=error))
+
+    def duplicate(self, request: str, *, machine: str = PROGRAM, after_s: float = 0.05) -> None:
+        """Let the next request of a kind come to its broker twice, as when a client that has given
+        it up sends it again.
+        """
+        self._disturb(lambda faults: faults.duplicate(request, machine, after_s=after_s))

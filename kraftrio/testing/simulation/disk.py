@@ -275,6 +275,11 @@ class SimDisk:
         if self.failing_calls is not None:
             self.failing_calls.check(operation, path)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it is full, or fails."""
+        return self.room_bytes is not None or self.broken_path is not None
+
     def room_for(self, path: str) -> int | None:
         """How much can be written to a file; None: enough."""
         return None if self.has_metadata_apart and is_metadata(path) else self.room_bytes

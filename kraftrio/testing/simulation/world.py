@@ -26,7 +26,7 @@ import random
 import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,13 @@ from trio._core import _run as trio_run
 
 from kraftrio.base.logging_setup import event_text
 from kraftrio.testing.simulation.incarnation import Incarnation, current, incarnation_of
+from kraftrio.testing.simulation.run_queue import (
+    RunQueue,
+    current_run_queue,
+    current_runner,
+    pause,
+    resume,
+)
 from kraftrio.testing.simulation.work import Work
 
 START_WALL_MS = 1_700_000_000_000
@@ -103,22 +110,12 @@ class _Clock(trio.abc.Clock):
         return 0.0
 
 
-class _RunQueue(deque[trio.lowlevel.Task]):
-    """Trio's queue of runnable tasks, without those of paused nodes."""
+class _RunQueue(RunQueue):
+    """One whose turns the world counts."""
 
-    def __init__(self, world: World, tasks: Iterator[trio.lowlevel.Task]) -> None:
-        super().__init__(tasks)
+    def __init__(self, world: World, tasks: Iterable[trio.lowlevel.Task]) -> None:
+        super().__init__(tasks, world.active)
         self._world = world
-        self._active = world.active
-
-    def append(self, task: trio.lowlevel.Task) -> None:
-        owner = incarnation_of(task)
-        if owner is not None:
-            if owner.is_paused or owner.is_busy:
-                owner.set_aside.append(task)
-                return
-            self._active[owner] = None
-        super().append(task)
 
     def clear(self) -> None:
         tasks = list(self)
@@ -180,7 +177,7 @@ class World:
                 self.fail(failure)
             except Exception as error:
                 self.fail(SimulationFailure(f"a check failed: {describe(error)}"))
-        if self._runner().runq:
+        if current_run_queue():
             return
         events = self._events
         target = min(deadline, events[0][0]) if events else deadline
@@ -231,7 +228,7 @@ class World:
             self._scope.cancel()
             for who in list(self._busy):
                 who.is_busy = False
-                self._go_on(who)
+                current_run_queue().go_on(who)
             for who in list(self._paused):
                 self.resume(who)  # or it would never end
 
@@ -249,26 +246,12 @@ class World:
         """Let no task of `who` run until `resume`; its timers fall due meanwhile."""
         if self.failure is not None:
             return
-        who.is_paused = True
         self._paused[who] = None
-        self._set_aside(who)
-
-    def _set_aside(self, who: Incarnation) -> None:
-        queue = self._runner().runq
-        mine = [task for task in queue if incarnation_of(task) is who]
-        for task in mine:
-            queue.remove(task)
-        who.set_aside += mine
+        pause(who)
 
     def resume(self, who: Incarnation) -> None:
-        who.is_paused = False
         self._paused.pop(who, None)
-        self._go_on(who)
-
-    def _go_on(self, who: Incarnation) -> None:
-        if not (who.is_paused or who.is_busy):
-            self._runner().runq.extend(who.set_aside)
-            who.set_aside.clear()
+        resume(who)
 
     def keep_busy(self, who: Incarnation) -> None:
         """Let no task of `who` run for as long as its work takes, from the next turn on."""
@@ -276,12 +259,12 @@ class World:
             return
         who.is_busy = True
         self._busy[who] = None
-        self._set_aside(who)
+        current_run_queue().set_aside(who)
 
         def done() -> None:
             who.is_busy = False
             self._busy.pop(who, None)
-            self._go_on(who)
+            current_run_queue().go_on(who)
 
         # What is charged until this turn is over counts, too.
         self.after(0.0, lambda: self.after(self.work.take_owed_s(who), done))
@@ -291,7 +274,7 @@ class World:
         self.work.take_owed_s(who)
         if self._busy.pop(who, False) is None:
             who.is_busy = False
-            self._go_on(who)
+            current_run_queue().go_on(who)
 
     # -- the run --------------------------------------------------------------------------------
 
@@ -319,12 +302,8 @@ class World:
             raise self.failure
 
     def take_over_scheduler(self) -> None:
-        runner = self._runner()
-        runner.runq = _RunQueue(self, iter(runner.runq))
-
-    @staticmethod
-    def _runner() -> Any:
-        return trio_run.GLOBAL_RUN_CONTEXT.runner
+        runner = current_runner()
+        runner.runq = _RunQueue(self, runner.runq)
 
 
 class _ChanceOfThread:
@@ -370,10 +349,11 @@ class _TraceHandler(logging.Handler):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self._thread_id = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
         owner = current.get()
-        if owner is None or not owner.is_alive:
+        if owner is None or not owner.is_alive or threading.get_ident() != self._thread_id:
             return
         text = record.getMessage()
         line = f"{record.name[9:]}: {event_text(record)}"

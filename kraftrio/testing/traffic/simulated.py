@@ -80,6 +80,9 @@ class SimTraffic(Traffic):
     def note(self, kind: str, text: str) -> None:
         self._internet.world.note("world", kind, text)
 
+    def is_one(self, machine: str, name: str) -> bool:
+        return machine == name
+
     def sender(self, context: RequestContext) -> str | None:
         hosts = self._internet.hosts
         address = context.client.host

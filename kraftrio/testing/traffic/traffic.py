@@ -17,7 +17,9 @@ from typing import Final
 
 from kraftrio.broker.server.context import RequestContext
 
+PROGRAM: Final = "program"  # the machine of the program under test; in links, all of its machines
 LOOKER: Final = "test"
+LOOKER_CLIENT_ID: Final = "kraftrio-testing"
 
 
 class Talk(ABC):
@@ -69,6 +71,10 @@ class Traffic(ABC):
     @abstractmethod
     def note(self, kind: str, text: str) -> None:
         """Write a line of the story about what happens to all."""
+
+    @abstractmethod
+    def is_one(self, machine: str, name: str) -> bool:
+        """Whether a machine is meant by a name."""
 
     @abstractmethod
     def sender(self, context: RequestContext) -> str | None:

@@ -152,7 +152,8 @@ def test_a_node_is_killed(kafka_cluster: KafkaCluster) -> None:
     node.kill()
     with pytest.raises(WaitTimedOut, match=f"node {leader} does not run") as failure:
         kafka_cluster.healthy(timeout_s=1).wait()
-    assert str(failure.value).splitlines()[-1].endswith(f"n{leader} crash  kill -9")
+    assert f"n{leader} crash  kill -9\n" in str(failure.value)
+    assert f"leaders moved from={leader} count=1 partitions=orders-0" in str(failure.value)
     with pytest.raises(ValueError, match=f"node {leader} cannot be stopped, it does not run"):
         node.stop()
     kafka_cluster.produce("orders", "two")
@@ -172,6 +173,10 @@ def test_a_broker_in_a_process_of_its_own(tmp_path: Path) -> None:
         broker.produce("orders", "one")
         with pytest.raises(ValueError, match="process of their own end together"):
             broker.node(1)
+        with pytest.raises(ValueError, match="cannot be disturbed: make the cluster with in_pro"):
+            broker.refuse("Produce", "NOT_ENOUGH_REPLICAS")
+        with pytest.raises(ValueError, match="links that cannot be cut: make the cluster with"):
+            _ = broker.links
     with KafkaBroker(folder=tmp_path) as broker:
         assert [record.value for record in broker.records("orders")] == [b"one"]
         assert broker.node(1).is_running
