@@ -142,7 +142,8 @@ class OffsetState:
         ]
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
-        """Answer for every topic with an offset; the handler fills in topic ids.
+        """Answer for every topic with an offset, -1 if that was committed; the handler fills in
+        topic ids.
 
         Offsets are those of now; their entries in the response are made while it is encoded.
         """
@@ -155,11 +156,9 @@ class OffsetState:
             found = [
                 (partition, None if partition in unstable else value)
                 for partition, value in partitions.items()
-                if value.offset >= 0 or partition in unstable
             ]
-            if found:
-                entries = each(_stable_or_not, found)
-                response.append(OffsetFetchResponseTopics(name=topic, partitions=entries))
+            entries = each(_stable_or_not, found)
+            response.append(OffsetFetchResponseTopics(name=topic, partitions=entries))
         return response
 
     def _fetch_one(

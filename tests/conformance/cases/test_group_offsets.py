@@ -124,13 +124,13 @@ def test_commit_and_fetch_by_topic_id(
 def test_every_offset_of_a_group(
     client: RawClient, new_topic: Callable[..., str], unique_group: Callable[[], str]
 ) -> None:
-    """Null topics ask for all, from version 2 on; no topics ask for none."""
+    """Null topics ask for all, from version 2 on, also what was committed as no offset (-1)."""
     topics, group = [new_topic(partitions=2) for _ in range(2)], unique_group()
-    for topic in topics:
-        for partition in range(2):
-            request = commit_request(group, topic, partition + 1, partition)
-            assert commit_code(client, request) == NONE
-    every = {(topic, partition, partition + 1) for topic in topics for partition in range(2)}
+    every = {(topic, 0, offset) for topic, offset in zip(topics, (1, -1), strict=True)}
+    every |= {(topic, 1, 2) for topic in topics}
+    for topic, partition, offset in every:
+        request = commit_request(group, topic, offset, partition)
+        assert commit_code(client, request) == NONE
     for version in range(2, 8):
         response = client.call(OffsetFetchRequest(group_id=group, topics=None), version)
         assert {

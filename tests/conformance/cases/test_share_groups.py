@@ -15,6 +15,9 @@ from kraftrio.wire.messages.groups import (
     DeleteGroupsRequest,
     JoinGroupRequest,
     ListGroupsRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from kraftrio.wire.messages.share_fetch import (
     ShareFetchPartition,
@@ -40,6 +43,7 @@ from tests.conformance.cases.calls import (
     delete_topic,
     wait_for_coordinator,
 )
+from tests.conformance.cases.members import commit_code, commit_request
 from tests.conformance.cases.raw_client import RawClient
 
 NONE = ErrorCode.NONE
@@ -285,6 +289,24 @@ def test_other_kinds_of_groups(client: RawClient, member: MakeMember, group: str
         member_id="", protocol_type="consumer", protocols=[],
     )  # fmt: skip
     assert client.call(request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(("member_id", "epoch"), [(None, -1), ("stranger", 7), ("", 0)])
+def test_committed_offsets_are_those_of_a_group_that_is_not_there(
+    client: RawClient, member: MakeMember, group: str, topic: str, member_id: str | None, epoch: int
+) -> None:
+    """Nobody commits any, and whoever asks for them is told that there are none."""
+    member().join()
+    assert commit_code(client, commit_request(group, topic, 1)) == ErrorCode.GROUP_ID_NOT_FOUND
+    named = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+    for topics in (named, None):
+        asked = OffsetFetchRequestGroup(
+            group_id=group, member_id=member_id, member_epoch=epoch, topics=topics
+        )
+        (found,) = client.call(OffsetFetchRequest(groups=[asked]), 9).groups
+        assert found.error_code == NONE
+        offsets = [one.committed_offset for each in found.topics for one in each.partitions]
+        assert offsets == ([] if topics is None else [-1])
 
 
 def test_a_topic_that_is_gone_is_an_error_of_its_own(client: RawClient, group: str) -> None:

@@ -180,7 +180,8 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        """It has no offsets, as a group that is not there: whoever asks is told so."""
+        return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
         """Only a group without members may be deleted."""

@@ -175,11 +175,12 @@ def test_fetch_of_the_unknown(context: GroupContext) -> None:
 
 
 def test_fetch_all(context: GroupContext) -> None:
-    """Null topics give everything the group has."""
+    """Null topics give everything the group has, also what was committed as no offset."""
     context.commit_offset("a", 0, 1)
     context.commit_offset("a", 2, 2)
     context.commit_offset("b", 0, 3)
-    assert context.all_offsets() == {("a", 0): 1, ("a", 2): 2, ("b", 0): 3}
+    context.commit_offset("c", 0, -1)
+    assert context.all_offsets() == {("a", 0): 1, ("a", 2): 2, ("b", 0): 3, ("c", 0): -1}
 
 
 def test_uncommitted_commit_is_not_shown(context: GroupContext) -> None:
