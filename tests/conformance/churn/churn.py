@@ -40,6 +40,7 @@ from tests.conformance.java_programs import java_program
 
 DRAIN_S = 120.0
 LEAVE_S = 60.0
+STATIC_PAUSE_S = 6.0
 _PROGRAM = Path(__file__).with_name("GroupMember.java")
 DRIVEN: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: [str(go_program("franz"))],
@@ -68,6 +69,7 @@ def broker_settings(session_ms: int) -> dict[str, int]:
         "group_min_session_timeout_ms": 1000,
         "group_consumer_min_session_timeout_ms": 1000,
         "group_consumer_session_timeout_ms": session_ms,
+        "group_consumer_max_session_timeout_ms": max(session_ms, 60_000),
         "group_consumer_min_heartbeat_interval_ms": 100,
         "group_consumer_heartbeat_interval_ms": HEARTBEAT_MS,
     }
@@ -351,7 +353,7 @@ class Churn:
         os.kill(member.process.pid, signal.SIGSTOP)
         if not self._plan.is_static:
             self.model.lose(member.name, time.time() * 1000)
-        time.sleep((0.1 if self._plan.is_static else 1.4) * self._plan.session_ms / 1000)
+        time.sleep(STATIC_PAUSE_S if self._plan.is_static else 1.4 * self._plan.session_ms / 1000)
         if not self._plan.is_static:
             self.model.wake(member.name, time.time() * 1000)
         os.kill(member.process.pid, signal.SIGCONT)

@@ -37,7 +37,7 @@ _MEMBERS, _PARTITIONS, _SESSION_MS, _INTERVAL_S = (
 _SHORT_S = 8.0
 _LED = {name: clients for name, clients in MIXES.items() if name != "broker"}
 _LED_SESSION_MS = 10_000
-_STATIC_SESSION_MS = 60_000  # long enough for a restart; Kafka lets none of KIP-848 be longer
+_STATIC_SESSION_MS = 300_000  # long enough for a restart, on however busy a machine
 
 pytestmark = [
     pytest.mark.timeout(int(_SECONDS) + 400),
