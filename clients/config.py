@@ -186,7 +186,7 @@ class ProducerConfig(ClientConfig):
         Raises:
             ConfigError: one is wrong.
         """
-        super(ProducerConfig, self).check()  # slots make the class anew
+        super(ProducerConfig, self).check()  # slots make another class
         require_choice("acks", self.acks, ("all", -1, 0, 1, "0", "1", "-1"))
         require_choice(
             "compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd")
@@ -281,7 +281,7 @@ class AdminConfig(ClientConfig):
         Raises:
             ConfigError: one is wrong.
         """
-        super(AdminConfig, self).check()  # slots make the class anew
+        super(AdminConfig, self).check()  # slots make another class
         _require_int("retries", self.retries, minimum=0)
 
 

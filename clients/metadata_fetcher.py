@@ -9,7 +9,7 @@ Owns the metadata snapshot and the task that refreshes it. Rules:
    `metadata_recovery_rebootstrap_trigger_ms`, or a broker says so, from the bootstrap servers
    (KIP-899, KIP-1102).
 4. A broker that does not let the client in ends every wait at once (`give_up`): more attempts would
-   end alike. They go on all the same, seldom, since a password may be changed meanwhile.
+   end alike. They go on all the same, rarely, since a password may be changed meanwhile.
 
 Called by: `cluster`.
 """
@@ -211,7 +211,7 @@ class MetadataFetcher:
                 self._waited_for.clear()
             else:
                 self._wanted.set()
-                self._urgent = trio.Event()  # who cannot be reached is not hurried
+                self._urgent = trio.Event()  # brokers that cannot be reached are not hurried
             self._fruitless = 0 if _is_progress(before, self.metadata) else self._fruitless + 1
             backoff_ms = self._backoff.jittered(max(self._fruitless - 1, 0), self._rng)
             with trio.move_on_after(backoff_ms / 1000):

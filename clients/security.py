@@ -156,7 +156,7 @@ def _tls_settings(properties: Mapping[str, str]) -> TlsSettings:
 
 
 def _tls_client(properties: Mapping[str, str]) -> TlsClient:
-    # Here, since only who uses TLS needs its libraries.
+    # Here, since only TLS needs its libraries.
     from kraftrio.net.tls.client import TlsConnector
     from kraftrio.net.tls.contexts import TlsMaterial
 

@@ -39,7 +39,7 @@ def json_serializer(value: Any) -> bytes:
     """Write a value as JSON, in UTF-8 and without spaces.
 
     Raises:
-        TypeError, ValueError: JSON has no such value; NaN is none.
+        TypeError, ValueError: JSON has no such value, as for NaN.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode()
@@ -49,7 +49,7 @@ def json_deserializer(data: bytes) -> Any:
     """Read JSON in UTF-8.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are not JSON.
     """
     return json.loads(data)
 
@@ -58,7 +58,7 @@ def string_serializer(value: str) -> bytes:
     """Write a string in UTF-8.
 
     Raises:
-        TypeError: it is none.
+        TypeError: the value is not a string.
         ValueError: UTF-8 cannot hold it.
     """
     if not isinstance(value, str):
@@ -70,7 +70,7 @@ def string_deserializer(data: bytes) -> str:
     """Read a string in UTF-8.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are not UTF-8.
     """
     return data.decode()
 
@@ -89,7 +89,7 @@ def msgpack_deserializer(data: bytes) -> Any:
     """Read msgpack; timestamps as datetimes in UTC.
 
     Raises:
-        ValueError: it is none, or is cut.
+        ValueError: the bytes are not msgpack, or are cut off.
     """
     return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
 

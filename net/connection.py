@@ -219,7 +219,7 @@ class Connection:
         self._send_failure: OSError | None = None  # nothing goes out any more
         self._is_receiving = False  # callbacks of replies may send
         self._queued_bytes = 0  # ever
-        # Who waits for the socket to take so many bytes of them, in order.
+        # Tasks that wait for the socket to take so many bytes of them, in order.
         self._waiting_to_go: deque[tuple[int, Callable[[ConnectionLost | None], object]]] = deque()
         self._held: list[_Queued] | None = None  # what waits for the end of a login
         self._next_deadline = math.inf  # what the watcher sleeps until

@@ -89,7 +89,7 @@ record skipped | A record of an internal topic cannot be read. | Report it, with
 * failed partition= | A coordinator's record could not be written; the client sends its request again. | See the reason: replicas that are missing, a full disk.
 transaction aborted | A transaction timed out, or its producer was replaced. | If it is the time: see why the application hangs.
 no answer from coordinator | The coordinator of a transaction did not answer a broker. | Look at that broker.
-state of share partition is unusable | What was kept of a share partition makes no sense: it is not served. | Report it; altering the group's offsets there begins anew.
+state of share partition is unusable | What was kept of a share partition makes no sense: it is not served. | Report it; altering the group's offsets there begins again.
 state of share partition was not kept | Acknowledgements could not be written; records may be delivered again. | See the reason.
 share partitions not initialized | Share partitions wait for their coordinator. | See the reason; it is tried again.
 no answer from share coordinator | The state of share partitions could not be read or written. | Look at that broker.

@@ -36,7 +36,7 @@ class Pattern:
     """A pattern in the syntax of RE2.
 
     Raises:
-        PatternError: it is none, or too large.
+        PatternError: the text is no pattern, or is too large.
     """
 
     __slots__ = ("_code", "_has_assertions", "_kept_places", "_steps")

@@ -1,7 +1,8 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken.
 
 Behaviour (Kafka's, KIP-48, KIP-373)
-- Only who has logged in may ask, and not by a token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+- Only a client that has logged in may ask, and not by a token:
+  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 - A token of somebody else's is made by whoever may create tokens of that user; its renewers are
   users. What changes tokens is decided by the active controller, by the principal that asks.
 - Described are the tokens that the principal owns, made or may renew, and those that it may

@@ -2,7 +2,7 @@
 
 An id is never given twice, also after a crash: a block is used only by the broker process that got
 it, and what is left of it at a stop is lost (as in Kafka, KIP-730).  The next block is asked for
-while the current one still has some ids, so that a client seldom waits.
+while the current one still has some ids, so that a client rarely waits.
 
 Called by the handlers of InitProducerId and EndTxn, and by transactional shards.
 """

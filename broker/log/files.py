@@ -44,7 +44,7 @@ class File(Protocol):
         """Read up to `size_bytes`; fewer only at the end of the file."""
 
     def is_cached(self, position: int, size_bytes: int) -> bool:
-        """Can these bytes be read without waiting for a disk, as far as the system knows?
+        """Whether these bytes can be read without waiting for a disk, as far as the system knows.
 
         They are a few hundred KB at most, whose ends were read before.
         """
@@ -114,7 +114,7 @@ class FileSystem(Protocol):
 
 @cache
 def _nowhere() -> int:
-    """Return where what is sent vanishes; open as long as the process."""
+    """Return a file that swallows what is sent to it; open as long as the process runs."""
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
@@ -137,7 +137,7 @@ class OsFile:
             self._write_rest(memoryview(data).cast("B"), position, written)
 
     def _write_rest(self, data: memoryview, position: int, written: int) -> None:
-        """Finish a short write (KAFKA-16541's kind): a full disk then raises ENOSPC itself."""
+        """Finish a short write (KAFKA-16541's kind): a full disk then raises ENOSPC by itself."""
         while written < len(data):
             step = os.pwrite(self._fd, data[written:], position + written)
             if step == 0:
@@ -339,7 +339,7 @@ def write_atomically(
 
 
 class ReadOnlyFileSystem(OsFileSystem):
-    """The machine's file system for who changes nothing, and may not be allowed to."""
+    """The machine's file system, only to be read; the process may not be allowed more."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         assert not create, "nothing is made here"

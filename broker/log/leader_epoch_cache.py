@@ -38,7 +38,8 @@ class LeaderEpochCache:
 
     @property
     def entries(self) -> list[EpochEntry]:
-        # Copies, and the shorter one counts: a flush in another thread may look while one grows.
+        # Copies, as long as the shorter one: a flush in another thread may read while one list
+        # grows.
         pairs = zip(self._epochs[:], self._start_offsets[:], strict=False)
         return [EpochEntry(epoch, start_offset) for epoch, start_offset in pairs]
 

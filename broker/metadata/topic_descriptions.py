@@ -2,7 +2,7 @@
 image.
 
 Owns the rules both APIs share: which leader a client gets, and when it gets none.
-- A leader that is fenced or gone is none: LEADER_NOT_AVAILABLE.
+- A leader that is fenced or gone does not count: LEADER_NOT_AVAILABLE.
 - A leader that has no listener of the name the client came in by cannot be reached by it:
   LISTENER_NOT_FOUND from Metadata 6 on, LEADER_NOT_AVAILABLE before (KIP-103).
 - A replica is offline on a broker that is fenced, unknown or without that listener, and in a log

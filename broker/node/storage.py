@@ -90,7 +90,7 @@ class NodeStorage:
             raise StartError(str(error)) from error
 
     def _metadata_directory_id(self, config: BrokerConfig) -> bytes:
-        """The id of the metadata log's directory; zero where it is none of the log directories."""
+        """The id of the metadata log's directory; zero where it is no log directory."""
         for log_dir in self.log_manager.dirs:
             if log_dir.path == config.metadata_log_dir:
                 return log_dir.directory_id

@@ -104,7 +104,7 @@ class LedSharePartition:
     Attributes:
         error: why it has ended.
         is_loaded: may records be acquired?
-        turns: who waits for it.
+        turns: the requests that wait for it.
         may_rest: nobody of its group is here; it ends when nothing is left to be done.
     """
 

@@ -278,7 +278,7 @@ def checked_group_ids(given: Texts) -> list[str]:
     """Check the ids of groups that a program gives.
 
     Raises:
-        TypeError, ValueError: they are none.
+        TypeError, ValueError: they cannot be ids of groups.
     """
     return texts("group_ids", given, "a group_id")
 
@@ -287,7 +287,7 @@ async def for_each_group(group_ids: Texts, ask: Callable[[str], Awaitable[T]]) -
     """Ask for one group after the other; an error of one is its result.
 
     Raises:
-        TypeError, ValueError: the ids are none; nothing was asked.
+        TypeError, ValueError: they cannot be ids of groups; nothing was asked.
     """
     values: dict[str, T] = {}
     errors: dict[str, KafkaClientError] = {}

@@ -3,7 +3,7 @@
 Rules:
 1. One task of Trio's enters a client, keeps it open and leaves it; each call is a task beside. The
    body of `async with` ends there as it ends here: an exception goes to the client, and anything
-   that is none (a cancelled task, Ctrl-C) is a cancellation in Trio.
+   else (a cancelled task, Ctrl-C) is a cancellation in Trio.
 2. A task of asyncio that is cancelled cancels its call, and waits until the call has ended. What
    the call has returned all the same is given back (`give_back`), so that nothing is lost.
 3. A client whose event loop was closed, or whose thread ended, without it is closed as by a

@@ -53,7 +53,7 @@ def whole_number(name: str, given: Any, least: int = 0, most: int = MAX_INT64) -
     """Return a whole number within a range, as Python's own type.
 
     Raises:
-        TypeError: it is not a whole number: a float is none, and True is none.
+        TypeError: it is not a whole number; floats and bools do not count as one.
         ValueError: it is out of range.
     """
     try:

@@ -67,7 +67,7 @@ def find_target(
     """Return the cluster that options, a properties file and the environment name.
 
     Raises:
-        CommandError: the file cannot be read, or an address is none.
+        CommandError: the file cannot be read, or an address is malformed.
     """
     properties = read_properties(config_file) if config_file is not None else {}
     chosen = (

@@ -168,7 +168,7 @@ def pairs(settings: Iterable[str], option: str = "--set") -> dict[str, str]:
     """Split NAME=VALUE options.
 
     Raises:
-        click.UsageError: one is none.
+        click.UsageError: one has another form.
     """
     found: dict[str, str] = {}
     for setting in settings:

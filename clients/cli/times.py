@@ -27,7 +27,7 @@ def parse_duration_ms(text: str) -> int:
     """Return a duration in milliseconds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a duration.
     """
     compact = text.strip().lower()
     parts = _PART.findall(compact)
@@ -40,7 +40,7 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
     """Return a moment in milliseconds since 1970.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a moment.
     """
     compact = text.strip()
     if compact.lower() == "now":

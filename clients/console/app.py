@@ -1,4 +1,4 @@
-"""The application: which path shows what, and what stands on a page that cannot be shown.
+"""The application: which path shows what, and what a page says that cannot be shown.
 
 Owns `make_app`. An error that can be expected (no broker answers, no such topic, not allowed) is a
 page with one sentence, which looks again by itself; any other is a fault of ours, with status 500

@@ -68,7 +68,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     """Split HOST:PORT.
 
     Raises:
-        click.UsageError: it is none.
+        click.UsageError: the text has another form.
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

@@ -1,7 +1,8 @@
 """What all pages work with: the cluster's clients, what was seen of it, and the templates.
 
-Owns `Console` and `open_console`. Its admin client lives as long as the console: brokers that go
-away are found again by it. Records are read and written by clients of the moment (`reading`).
+Owns `Console` and `open_console`. Its admin client lives as long as the console, so that it
+finds brokers again that were away. Each reading and writing of records opens clients of its own
+(`reading`).
 
 Called by: `server`, and the pages.
 """
@@ -34,7 +35,7 @@ class PageError(Exception):
 
     Args:
         status: of HTTP.
-        sentence: what is the matter, and what to do.
+        sentence: what is wrong, and what to do.
     """
 
     def __init__(self, status: int, sentence: str) -> None:

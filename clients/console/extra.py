@@ -1,4 +1,4 @@
-"""The libraries that only the console needs, which not everybody has installed.
+"""The libraries that only the console needs, which may not be installed.
 
 Called by: the command, and the node's command.
 """

@@ -2,7 +2,8 @@
 
 Owns `Guard`, which wraps the application, and `check_form`. Rules:
 1. A request must name a host that is the console's: an address, localhost, or a name that it was
-   told. So a site whose name turns into this machine's address (DNS rebinding) gets nothing.
+   told. So a site whose name comes to resolve to this machine's address (DNS rebinding) gets
+   nothing.
 2. What another site makes a browser load or send is refused, by Sec-Fetch-Site and Origin; only
    following a link is not. A change needs the token of this console's own pages, too.
 3. Each answer says that nothing is to be loaded from elsewhere, no script within a page is to run,

@@ -85,7 +85,7 @@ class _Commit:
         self.callback = callback
         self.is_automatic = is_automatic
         self.generation_id = NO_GENERATION  # when it was asked for
-        self.tenure: Hashable = None  # of the member, unless `failure` says that it is none
+        self.tenure: Hashable = None  # of the member, unless `failure` says that there is no member
         self.failure: KafkaClientError | None = None
         self.scope = trio.CancelScope()  # of the sending
         self.done = trio.Event()

@@ -50,7 +50,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
     """Read `auto_offset_reset`: earliest, latest, none, or by_duration:<ISO 8601 duration>.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is something else.
     """
     if text in ("earliest", "latest", "none"):
         return OffsetReset(ResetTo(text))
@@ -135,7 +135,7 @@ class ConsumerConfig(ClientConfig):
         Raises:
             ConfigError: one is wrong.
         """
-        super(ConsumerConfig, self).check()  # slots make the class anew
+        super(ConsumerConfig, self).check()  # slots make another class
         for name, minimum in _MINIMA.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < minimum:

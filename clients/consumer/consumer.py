@@ -271,7 +271,7 @@ class Consumer(Generic[K, V]):
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
-            handover.finish()  # who asks for more has finished with what it has
+            handover.finish()  # asking for more means having finished with this
             raise
         if not self._calls.is_interrupted:
             for record in handover.records:
@@ -348,7 +348,7 @@ class Consumer(Generic[K, V]):
 
         Raises:
             InvalidGroupIdError: the consumer has no group_id.
-            TypeError: topics are none of these.
+            TypeError: topics are given in another form.
             ValueError: partitions were assigned by hand, no topic can have such a name, or the
                 group's protocol has no such patterns.
         """

@@ -1,4 +1,4 @@
-"""Kafka records into rows with types, and what is wrong with those that are none.
+"""Kafka records into rows with types, and what is wrong with those that are not such rows.
 
 Owns the explicit schemas and the law of what a good record is. A record is malformed when its
 value is missing, is not UTF-8, is not one JSON object, does not fit the schema's types, lacks a

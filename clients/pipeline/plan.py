@@ -68,7 +68,7 @@ class KafkaSource:
         options = {
             **self.brokers.spark_options,
             "subscribe": topic,
-            # Spark asks for the partition's start and end after each poll: seldom is better.
+            # Spark asks for the partition's start and end after each poll: the fewer, the better.
             "kafka.max.poll.records": "5000",
             "kafka.max.partition.fetch.bytes": str(4 << 20),
         }

@@ -8,7 +8,7 @@ RecordAccumulator and Sender:
 1. A batch may be sent when it is full, when it is older than linger_ms, or when somebody flushes or
    waits for memory. Of each partition one batch at a time goes into a request.
 2. A batch holds memory from its first record until it ends. Nothing is accepted beyond
-   buffer_memory; who has to wait comes back when `grant` says so.
+   buffer_memory; a call that has to wait comes back when `grant` says so.
 3. What cannot be encoded fails alone.
 4. The size of a batch counts before compression; the ratio seen before says how much fits.
 5. A topic that was re-created is the same topic with other partitions: what waits for a partition

@@ -191,7 +191,8 @@ class Batch:
     def split(self, limit_bytes: int) -> list[Batch]:
         """Return batches of at most `limit_bytes` each (or one record) that hold its records.
 
-        They have its age and its place in the producer's order. It is done then, without a result.
+        They take over its age and its place in the producer's order. The batch itself is done then,
+        without a result.
         """
         parts: list[Batch] = []
         part: Batch | None = None
@@ -239,14 +240,14 @@ class Batch:
             callback()
 
     def raise_failure(self) -> None:
-        """Raise what a record of it was given up for, if one was; all are decided."""
+        """Raise why a record of it was given up, if one was; all of them are decided."""
         assert self.is_done, "the batch is not decided yet"
         for part in self.parts or ():
             part.raise_failure()
         self.raise_own_failure()
 
     def raise_own_failure(self) -> None:
-        """Raise what it was given up for itself, if it was; somebody has seen it then."""
+        """Raise why the batch itself was given up, if it was; that failure counts as seen."""
         if self.error is not None:
             if self.unseen is not None:
                 self.unseen.is_seen = True
@@ -304,12 +305,12 @@ class Delivery:
 
     @property
     def partition(self) -> int:
-        """The partition it was put to."""
+        """The partition that it goes to."""
         return self._batch.partition
 
     @property
     def batch(self) -> Batch:
-        """The batch that it was put to: who sends very many records may keep that instead."""
+        """The batch that it was put into; with very many records that may be kept instead."""
         return self._batch
 
     @property

@@ -1,4 +1,4 @@
-"""Many values at once: how many of them an open batch takes, without a step of Python for each.
+"""Many values at once: how many of them an open batch takes, without running Python code for each.
 
 Owns `Values`, a list of values with what they take in a batch, summed up from the first on. Records
 that are nothing but a value and share a time become columns by slices.

@@ -177,7 +177,7 @@ class BatchOutcomes:
 
     def _end(self, batch: Batch, error: KafkaClientError) -> None:
         self.failed_records += batch.record_count
-        if self._transactions is None:  # which tells of all of its records
+        if self._transactions is None:  # which reports all of its records
             where = f"{batch.topic}-{batch.partition}"
             batch.unseen = UnseenFailure(where, batch.record_count, error)
         batch.fail(error)

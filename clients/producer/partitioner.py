@@ -50,7 +50,7 @@ def _hash_of_short(key: bytes) -> int:
 
 
 def hash_of_key(key: bytes) -> int:
-    """Return what a key's partition is the remainder of; keys that come often are remembered."""
+    """Return the positive hash that a key's partition comes from; frequent keys are cached."""
     if len(key) <= _MAX_CACHED_KEY_BYTES:
         return _hash_of_short(key)
     return murmur2(key) & 0x7FFF_FFFF

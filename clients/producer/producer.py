@@ -7,7 +7,7 @@ Owns what programs call; the core is `accumulator`, the task behind it `sender`.
    record, which is then delivered or given up, and its `Delivery` says which.
 3. Leaving `async with` waits until every record is decided. Leaving it cancelled gives up what is
    not written yet: its deliveries raise `ClosedError`.
-4. A program that only sends lets other tasks run at least each _YIELD_BYTES.
+4. A program that only sends lets other tasks run at least every _YIELD_BYTES.
 5. With a transactional_id records are accepted in a transaction only (`transaction`); entering
    `async with` fences every other producer of that id, and leaving it aborts what is open.
 
@@ -150,7 +150,7 @@ class Producer(Generic[K, V]):
     async def __aenter__(self) -> Self:
         assert self._cluster is None, "a producer is entered once"
         config, is_transactional = self.config, self.config.transactional_id is not None
-        # Who is cancelled in a transaction still aborts it.
+        # A task that is cancelled in a transaction still aborts it.
         open_tasks = open_shielded_cluster if is_transactional else open_cluster
         cluster = await self._stack.enter_async_context(
             open_tasks(
@@ -229,7 +229,7 @@ class Producer(Generic[K, V]):
             self._sender.pump()
             if self._schedule.closed_bytes >= self._yield_at:
                 self._yield_at = self._schedule.closed_bytes + _YIELD_BYTES
-                # Before the record is accepted: who is cancelled here has sent nothing.
+                # Before the record is accepted: a call that is cancelled here has sent nothing.
                 await trio.lowlevel.checkpoint()
         known = self._topics.get(topic)
         if (
@@ -275,8 +275,7 @@ class Producer(Generic[K, V]):
     ) -> RecordMetadata:
         """Send a record, wait until the broker has it, and return where it was written.
 
-        It waits out linger_ms, too. Who sends many records does better with `send`, and looks at
-        the deliveries later.
+        It waits out linger_ms, too. For many records call `send`, and await the deliveries later.
 
         Raises:
             KafkaClientError: the record was given up; or as `send`.
@@ -387,7 +386,7 @@ class Producer(Generic[K, V]):
         """Return a key or value as bytes.
 
         Raises:
-            TypeError: it is none, nor made bytes by the serializer; or what that raises.
+            TypeError: it is not bytes, nor made bytes by the serializer; or what that raises.
         """
         if given is None or serializer is None:
             return content(name, given)

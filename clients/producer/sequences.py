@@ -12,7 +12,7 @@ Owns `Sequences`. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360):
 5. A gap that cannot be closed (a batch refused for good, or the broker lost the producer's state)
    raises the epoch by one; that partition's batches after the gap start again at 0 once those
    before it are answered, other partitions do once all of theirs are. (Kafka's client numbers those
-   before the gap anew, too, and so may write one twice.) Without an epoch left a new id is asked
+   before the gap again, too, and so may write one twice.) Without an epoch left a new id is asked
    for.
 6. A partition whose topic was re-created knows no producer: it is a gap after all that was sent.
 

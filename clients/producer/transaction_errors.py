@@ -19,7 +19,7 @@ from kraftrio.wire.protocol.api import ApiKey
 class Meaning(Enum):
     """What an error code asks for."""
 
-    DONE = "nothing: it is not an error"
+    DONE = "nothing: it is no error"
     AGAIN = "the same again after a back-off"
     SOON = "the same again after a short back-off: the transaction before is still being ended"
     MOVED = "the same again, to whoever is the coordinator now"

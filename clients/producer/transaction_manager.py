@@ -6,10 +6,10 @@ Owns the course of each transaction; `transactions` is the core that says what i
    not, the transaction is aborted and says why.
 2. An abort sends nothing more. It waits a moment for what is in flight, which then cannot come
    later; what is not answered by then is kept out by its epoch.
-3. Once the coordinator is asked for the end of a transaction, that goes on beside the program until
+3. Once the coordinator is asked for the end of a transaction, that goes on in the background until
    it is answered. A program that is cancelled waits for it a few seconds at most; the next
    transaction begins after it.
-4. A commit that is not answered within max_block_ms leaves it open what became of it: the producer
+4. A commit that is not answered within max_block_ms leaves open what became of it: the producer
    can only be closed. An abort that is not answered is tried again before the next transaction, and
    in the end the coordinator aborts by itself (transaction_timeout_ms).
 
@@ -262,11 +262,11 @@ class TransactionManager:
         """Abort; what cannot be done in time is done later.
 
         Args:
-            cause: why. Who is cancelled waits for a few seconds only.
+            cause: why. A task that is cancelled waits for a few seconds only.
 
         Raises:
-            FatalProducerError: the producer can only be closed; not for who is cancelled, nor
-                where the cause is the program's own.
+            FatalProducerError: the producer can only be closed; not for a task that is cancelled,
+                nor where the cause is the program's own.
         """
         core = self.core
         is_cancelled = cause is not None and not isinstance(cause, Exception)
@@ -309,7 +309,7 @@ class TransactionManager:
     # -- at the coordinator ---------------------------------------------------------------------
 
     async def _end(self, end: Callable[[], Awaitable[None]], *, is_cancelled: bool = False) -> None:
-        """Have a transaction ended beside the program, and wait for it."""
+        """Have a transaction ended in the background, and wait for it."""
         done = self._ending = trio.Event()
 
         async def run() -> None:

@@ -306,7 +306,7 @@ class TransactionRequests:
     async def _attempt(
         self, call: _Call, deadline: float
     ) -> tuple[KafkaClientError | None, Meaning, Any]:
-        """Ask once; return what is wrong with the answer, and what that means."""
+        """Ask once; return the answer's error code, and what that means."""
         cluster = self._cluster
         timeout_s = self._config.request_timeout_ms / 1000
         timeout_s = max(min(timeout_s, deadline - trio.current_time()), 0.001)

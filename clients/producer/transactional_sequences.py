@@ -2,7 +2,7 @@
 
 As `sequences`, but for what ends an epoch. Rules:
 1. A gap ends the transaction instead of raising the epoch: the batch fails, and no other is
-   numbered anew, so that nothing can be written twice.
+   numbered again, so that nothing can be written twice.
 2. A new id and epoch come with the end of a transaction (KIP-890), or by asking for them
    (KIP-360); every partition begins at 0 again with its next batch.
 

@@ -37,7 +37,7 @@ EPOCH_PER_TRANSACTION: Final = 2
 
 
 class TransactionState(Enum):
-    """What the producer's transaction is in; LEGAL_MOVES says what follows what."""
+    """The state of the producer's transaction; LEGAL_MOVES says which follows which."""
 
     UNINITIALIZED = "no producer id yet"
     READY = "no transaction"
@@ -190,7 +190,7 @@ class Transactions:
     # -- failing --------------------------------------------------------------------------------
 
     def on_batch_failed(self, error: KafkaClientError, *, has_sequence: bool) -> KafkaClientError:
-        """A batch is given up; return what is to be told of its records."""
+        """A batch is given up; return the error of its records."""
         self.needs_new_epoch |= has_sequence
         if self.state not in _SENDING and self.state is not TransactionState.FAILED:
             return error  # what is aborted may fail
@@ -200,7 +200,7 @@ class Transactions:
         """The transaction cannot be committed any more, or the producer not go on.
 
         Returns:
-            what is to be told of everything in it: the first failure of a transaction.
+            the error of everything in it: the first failure of a transaction.
         """
         if self.state is TransactionState.FATAL:
             assert self.failure is not None

@@ -1,7 +1,8 @@
-"""Failed deliveries that nobody looked at: told by a warning, once in ten seconds at most.
+"""Failed deliveries that nobody looked at: a warning, once in ten seconds at most.
 
-A batch that failed holds an `UnseenFailure`. Who looks at one of its deliveries has seen it; if the
-last delivery is gone without that, it is told. Transactions tell of their records themselves.
+A batch that failed holds an `UnseenFailure`. It is seen by whoever looks at one of its deliveries;
+if the last delivery is gone without that, there is a warning. Transactions report their records
+themselves.
 
 Called by: `accumulator`, `batch`.
 """
@@ -43,7 +44,7 @@ class _Teller:
         )
 
     def forget(self) -> None:
-        """Tell the next one at once."""
+        """Warn of the next one at once."""
         self._told_at, self._left_out = float("-inf"), 0
 
 

@@ -52,7 +52,7 @@ class ShareConsumerConfig(ClientConfig):
         Raises:
             ConfigError: one is wrong.
         """
-        super(ShareConsumerConfig, self).check()  # slots make the class anew
+        super(ShareConsumerConfig, self).check()  # slots make another class
         for name in ("max_poll_interval_ms", "max_poll_records", "fetch_max_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -5,10 +5,10 @@ several may read one partition, and each record goes to one of them. It is locke
 that the group sets; by then the member says what became of it, or it is delivered again. Rules:
 1. Records are taken one by one (`async for record in consumer`), in batches of one partition
    (`batches`), or all that are there (`poll`); by one task at a time.
-2. With share_acknowledgement_mode "implicit", who asks for more has finished with what it got
-   before: it is accepted. With "explicit" the program says it of each record, before it asks for
-   more: `record.accept()`, `release()`, `reject()`, or `renew()`, after which it keeps the record,
-   under a new lock, and says later what became of it.
+2. With share_acknowledgement_mode "implicit", asking for more accepts what was handed
+   over before. With "explicit" the program says of each record, before it asks for more, what
+   became of it: `record.accept()`, `release()`, `reject()`, or `renew()`, after which it keeps the
+   record, under a new lock, and says later what became of it.
 3. Acknowledgements go to brokers with the next request for records, within a few seconds, or by
    `commit`. It may come too late: `commit` returns, and `acknowledgement_callback` gets, an error
    for each partition where it did (InvalidRecordStateError, for one).

@@ -374,7 +374,7 @@ class ShareFetcher:
         self._told()
 
     def _told(self) -> None:
-        """Wake who waits for answers."""
+        """Wake the task that waits for answers."""
         self._idle.set()
         self._idle = trio.Event()
         self.wake()

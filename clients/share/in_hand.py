@@ -1,9 +1,9 @@
 """What a share consumer's program has in hand, and what it has not got yet.
 
 Rules:
-1. With implicit acknowledgements, who asks for more has finished with what it got before: that is
-   accepted. With explicit ones the program says of each record what became of it, before it asks
-   for more; who renews a record keeps it, and may say so later.
+1. With implicit acknowledgements, asking for more accepts what was handed over before. With
+   explicit ones the program says of each record what became of it, before it asks for more; a
+   record that is renewed is kept, and what became of it may be said later.
 2. A record whose lock is over is not handed over: somebody else gets it.
 3. A body that an error has stopped has not finished: what it has in hand is released. So is, with
    explicit acknowledgements, what nothing was said of when the consumer is closed.

@@ -57,7 +57,7 @@ from kraftrio.clients.spark.schema import check_schema, table_schema
 from kraftrio.clients.spark.workers import NeedsKraftrio
 from kraftrio.wire.primitives import TopicPartition
 
-# What the name of an internal topic starts with: who wants to see them names them.
+# Names of internal topics begin with __: those are read only when they are named.
 _ALL_BUT_INTERNAL = TopicChoice(pattern="(?!__).*")
 _OPTIONS = (
     "path",

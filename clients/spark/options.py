@@ -253,7 +253,7 @@ def client_settings(settings: Mapping[str, str], types: Mapping[str, type]) -> d
         types: the fields that there are, with bool, int, float or str for each.
 
     Raises:
-        ConfigError: a number is none, and so on.
+        ConfigError: a value does not fit its setting's type.
     """
     found: dict[str, Any] = {}
     for name, text in settings.items():

@@ -141,7 +141,7 @@ def limit_rows(limit: int, starts: Offsets, ends: Offsets, earliest: Offsets) ->
     limited = dict(ends)
     for item, size in sizes.items():
         share = limit * (size / total)
-        # A small partition is not starved: it moves by one at least.
+        # No partition starves: each moves by one at least.
         count = math.ceil(share) if share < 1 else math.floor(share)
         limited[item] = min(ends[item], begins[item] + count)
     return limited

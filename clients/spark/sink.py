@@ -6,7 +6,7 @@ Owns the writers of batch and streaming queries. Rules:
 2. A task has succeeded only when the cluster has every row of it. A task that is repeated writes
    its rows again: at least once, as Spark's own sink. With the option `transactional` a batch is
    written whole and once, by the driver (`transactions`).
-3. `kafka.*` are settings of the producer; those of Kafka's that ours has not are ignored. Rows come
+3. `kafka.*` are settings of the producer; those that only Kafka's has are ignored. Rows come
    thousands at a time, so batches are larger and wait a little longer than by default.
 4. Whether a broker can be reached is found out first, within ten seconds.
 
@@ -245,7 +245,7 @@ def _write_batch(options: SinkOptions, batch: BatchIdentity, tasks: list[TaskRow
 
 
 async def check_reachable(options: SinkOptions) -> None:
-    """Raise TimedOutError within seconds if no broker answers, though a producer would wait."""
+    """Raise TimedOutError within seconds if no broker answers; a producer would wait longer."""
     config = Producer(options.bootstrap_servers, **options.settings).config
     async with open_cluster(config=config) as cluster:
         await cluster.refresh(timeout_s=min(REACH_TIMEOUT_MS, config.max_block_ms) / 1000)

@@ -100,9 +100,10 @@ spark.sql.python.filterPushdown.enabled (false) | reading |
     A broker that cannot be reached is reported after six seconds; kafka.default.api.timeout.ms
     changes that for reading, and a smaller kafka.max.block.ms for writing.
 
-    Two things of its `kafka` format Spark does not let a source in Python do: a batch is written by
-    mode("append") only, since Spark refuses its default "errorifexists" before the source is asked;
-    and so it does the output mode "update" of a stream, which foreachBatch can do.
+    Spark does not let a source in Python do two things that its `kafka` format can: a batch is
+    written by mode("append") only, since Spark refuses its default "errorifexists" before the
+    source is asked; it also refuses the output mode "update" of a stream, which foreachBatch can
+    do.
     """
 
     @classmethod
@@ -252,9 +253,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, metaclas
         """Return where the logs end; asks again if one ends before what was read already."""
         latest = await self._planner.latest()
         for _ in range(1, self._options.num_retries):
-            anew = self._planner.recreated
+            recreated = self._planner.recreated
             if all(
-                item.topic in anew or latest.get(item, start) >= start
+                item.topic in recreated or latest.get(item, start) >= start
                 for item, start in starts.items()
             ):
                 break
@@ -291,11 +292,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, metaclas
 
     def _leave_former_topics(self, starts: Positions) -> Positions:
         """Return where to begin: topics that were re-created are read like new ones."""
-        anew = {item.topic for item in starts} & self._planner.recreated
+        recreated = {item.topic for item in starts} & self._planner.recreated
         self._planner.recreated.clear()
-        for topic in sorted(anew):
+        for topic in sorted(recreated):
             self._report_loss(f"The topic {topic!r} was re-created")
-        return {item: offset for item, offset in starts.items() if item.topic not in anew}
+        return {item: offset for item, offset in starts.items() if item.topic not in recreated}
 
     def _report_loss(self, message: str) -> None:
         if self._options.fetch.fail_on_data_loss:
@@ -308,7 +309,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, metaclas
 
 
 def _read(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    if isinstance(partition, RangePartition):  # Spark makes one up where there is none
+    if isinstance(partition, RangePartition):  # Spark invents one where there is none
         yield from read_range(
             partition.item, options.fetch, partition.times, topic_id=partition.topic_id
         )

@@ -7,11 +7,11 @@ rows were written and before the checkpoint said so. Rules:
    A task that is repeated, or done twice at a time, thus sends nothing twice either.
 2. The transactional id is the query's own, the same after a restart. A driver that begins with it
    ends what an earlier one left open, and fences that one, should it be alive.
-3. With the rows the transaction commits the number of the batch, as an offset of the group that is
-   called like the transactional id: the number of the next batch, for partition 0 of one of the
+3. With the rows the transaction commits the number of the batch, as an offset of the group that has
+   the name of the transactional id: the number of the next batch, for partition 0 of one of the
    topics. A writer that has fenced looks there, and leaves out a batch that is committed already.
-   The broker forgets an offset after offsets.retention.minutes: a driver that died has so long to
-   come back.
+   The broker forgets an offset after offsets.retention.minutes: a driver that died has that
+   long to come back.
 
 Called by: `spark/sink`. Needs neither Spark nor Arrow.
 """
@@ -125,7 +125,7 @@ async def write_once(
     Raises:
         TransactionAbortedError: it could not be committed, and nothing of it counts.
         FatalProducerError: another driver writes for the query, or, as `TransactionInDoubtError`,
-            it is not known whether the batch is committed: who makes it again finds out.
+            it is not known whether the batch is committed: writing it again finds out.
     """
     producer_settings = settings_with_id(settings, batch.transactional_id)
     async with Producer(bootstrap_servers, **producer_settings) as producer:

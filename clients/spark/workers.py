@@ -1,4 +1,4 @@
-"""What is said where the Python of Spark's workers has no kraftrio.
+"""Explains the error where the Python of Spark's workers has no kraftrio.
 
 Spark sends its workers the classes of a data source by name; where their Python cannot import
 them, the query fails with a bare "No module named". So classes with the metaclass `NeedsKraftrio`

@@ -121,7 +121,7 @@ class MutationQuotas:
     def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Take over all values of some entities as they are now; None: they have none.
 
-        Who has no limit any more owes nothing, also if it gets one again.
+        A client without a limit owes nothing, also once it gets one again.
         """
         self.limits.change(quotas)
         for sharing in list(self._buckets):

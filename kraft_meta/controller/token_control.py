@@ -1,6 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, and tokens whose time is up.
 
-Owns: `TokenRequest`, a request about tokens with who sends it, and `TokenControl`, which keeps the
+Owns: `TokenRequest`, a request about tokens with its sender, and `TokenControl`, which keeps the
 HMACs by which tokens are found. Tokens live by the wall clock, for which there is a callable.
 
 Behaviour (Kafka's DelegationTokenControlManager): a token is renewed and ended by its owner and its

@@ -247,7 +247,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes | memoryview) -> MetadataRecord:
-    """Return the record of a value; UnknownRecordError when it is none of ours."""
+    """Return the record of a value; UnknownRecordError when it is not one of ours."""
     try:
         unpacked: Any = msgpack.unpackb(value, raw=False, use_list=False)
     except (ValueError, msgpack.UnpackException) as error:

@@ -69,7 +69,7 @@ def decode_batch(buf: Buffer, header: BatchHeader) -> LogBatch:
     """Read one batch.
 
     Raises:
-        KafkaError: its bytes are damaged, or it is none that a metadata log can hold.
+        KafkaError: its bytes are damaged, or a metadata log cannot hold it.
     """
     verify_crc(buf, header)
     records = list(iter_records(buf, header))

@@ -66,7 +66,7 @@ class CoreState:
 
     @property
     def leader_id(self) -> int:
-        """The leader of this epoch as far as known; -1 when not. A resigned leader is none."""
+        """The leader of this epoch as far as known, else -1. A resigned leader does not count."""
         if isinstance(self.quorum.role, Resigned):
             return NO_NODE
         return self.quorum.leader_id

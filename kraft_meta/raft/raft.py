@@ -148,7 +148,7 @@ class RaftCore:
 
     @property
     def leader_id(self) -> int:
-        """The leader of this epoch as far as known; -1 when not. A resigned leader is none."""
+        """The leader of this epoch as far as known, else -1. A resigned leader does not count."""
         return self._state.leader_id
 
     @property

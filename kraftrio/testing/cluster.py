@@ -66,7 +66,7 @@ class _Running:
         return self._contents
 
     async def restore(self, nodes: LocalNodes, snapshot: Snapshot) -> None:
-        """Let the nodes be as they were then; who looks at them is replaced."""
+        """Let the nodes be as they were then; clients for looking at them are opened again."""
         async with self._opening:
             if self._former is not None:
                 self._former.close()  # not the last one: calls of it may be under way

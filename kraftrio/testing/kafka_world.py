@@ -180,7 +180,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         contents = Contents(
             self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
         )
-        life = current.set(None)  # who looks on is not a part of the program
+        life = current.set(None)  # looking on is not a part of the program
         try:
             await cluster.nursery.start(contents.run)
         finally:

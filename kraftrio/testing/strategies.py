@@ -49,7 +49,7 @@ def keys() -> st.SearchStrategy[bytes | None]:
 
 
 def values(*, max_bytes: int = 200) -> st.SearchStrategy[bytes | None]:
-    """Values: text and bytes that are none, or None, which deletes a key from a compacted topic."""
+    """Values: text, other bytes, or None, which deletes a key from a compacted topic."""
     text = st.text(max_size=max_bytes // 4).map(str.encode)
     return text | st.binary(max_size=max_bytes) | st.none()
 

@@ -1,7 +1,7 @@
 """Waiting until something is so, and saying what was seen instead when it is not so in time.
 
 Owns: `Seen`, `Wait` and `WaitTimedOut`. A `Wait` is awaited in asyncio and Trio, or waited for in
-plain code; who does neither is warned, since then nothing was checked.
+plain code; a test that does neither is warned, since then nothing was checked.
 
 Called by: `subjects`, for brokers with real sockets and for those in virtual time.
 """

@@ -42,7 +42,7 @@ _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class JaasError(ValueError):
-    """The text is none of the form above; the message is one plain sentence."""
+    """The text does not have the form above; the message is one plain sentence."""
 
 
 class JaasEntry(NamedTuple):

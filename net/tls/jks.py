@@ -79,7 +79,7 @@ def parse_jks(data: bytes, password: str | None) -> JksStore:
         password: None: whether the file was changed is not checked (of trust stores, as in Java).
 
     Raises:
-        JksError: it is none, or the password is wrong.
+        JksError: the bytes are no key store, or the password is wrong.
     """
     reader = _Reader(data, len(data) - _SEAL_BYTES)
     if reader.take(4) != MAGIC:

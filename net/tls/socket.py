@@ -6,7 +6,7 @@ That moves twice as much as its own sockets do, which receive record by record, 
 descriptor, so that a network in memory carries TLS as well. Rules
 1. As every `Socket`, it does what can be done now, or raises BlockingIOError; waiting is for the
    socket below.
-2. Bytes count as sent when the socket below has taken all that they were encrypted to; who sends
+2. Bytes count as sent when the socket below has taken all that they were encrypted to; the sender
    is to go on with the same bytes, as with any socket. At most `_ENCRYPTED_BYTES` are encrypted
    ahead of it.
 3. A refusal by the peer after this side's handshake was done (TLS 1.3: it judges a client's
@@ -53,7 +53,7 @@ class TlsSocket:
         host: whom a client wants to reach; None: this is the side that accepted.
 
     Attributes:
-        below: the socket that carries it; who waits, waits for that one.
+        below: the socket that carries it, and that is waited for.
     """
 
     __slots__ = (

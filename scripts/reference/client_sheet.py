@@ -41,7 +41,7 @@ sasl_mechanism | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.
 sasl_jaas_config | User and password, or token, as Java's clients write them.
 sasl_oauthbearer_token_endpoint_url | Where tokens are fetched.
 sasl_oauthbearer_scope | The scope of the tokens.
-sasl_oauthbearer_client_credentials_client_id | Who asks for tokens.
+sasl_oauthbearer_client_credentials_client_id | The client that asks for tokens.
 sasl_oauthbearer_client_credentials_client_secret | The secret of the client that asks for tokens.
 acks | `all`: every in-sync replica has the record. `1`: its leader has it. `0`: this machine's socket took it.
 enable_idempotence | Whether a record that is sent again is stored once, and in order. None: wherever the other settings allow it.
@@ -84,7 +84,7 @@ max_partition_fetch_bytes | Bytes of one partition that one answer may have.
 check_crcs | Whether checksums of records are checked.
 client_rack | The rack of this client: it may read from a replica there.
 exclude_internal_topics | Whether a pattern leaves out Kafka's own topics.
-share_acknowledgement_mode | `explicit`: the program says of each record what became of it. `implicit`: who asks for more has accepted.
+share_acknowledgement_mode | `explicit`: the program says of each record what became of it. `implicit`: asking for more accepts what came before.
 share_acquire_mode | `record_limit`: never more than `max_poll_records` are locked. `batch_optimized`: whole batches are.
 """
 

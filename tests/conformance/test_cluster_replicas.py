@@ -146,7 +146,7 @@ def test_lost_tail_is_fetched_again(
 def test_records_deleted_past_a_follower_that_is_away(
     cluster: Cluster, connect: Connect, new_topic: NewTopic
 ) -> None:
-    """It starts anew where the log starts now, and can lead then."""
+    """It starts again where the log starts now, and can lead then."""
     late, leader, third = spare(cluster)
     topic = new_topic([late, leader, third])
     client = connect(late)

@@ -169,7 +169,7 @@ def test_offsets_are_deleted(kafka: KafkaTools, filled: str, idle_group: str) ->
 
 
 def test_groups_are_deleted(kafka: KafkaTools, filled: str, idle_group: str) -> None:
-    """With their states: a group of that name begins anew."""
+    """With their states: a group of that name begins again."""
     deleted = kafka.run(TOOL, "--delete", "--group", idle_group)
     assert f"Deletion of requested share groups ('{idle_group}') was successful." in deleted.output
     assert idle_group not in kafka.run(TOOL, "--list").lines

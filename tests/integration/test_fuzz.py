@@ -135,7 +135,7 @@ class Attack:
                 nursery.start_soon(self.attack)
 
     async def attack(self) -> None:
-        """Send bursts; connect anew whenever the broker closes the connection."""
+        """Send bursts; connect again whenever the broker closes the connection."""
         while self.left > 0:
             stream = await trio.open_tcp_stream(*self.address)
             async with stream:

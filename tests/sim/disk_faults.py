@@ -108,7 +108,7 @@ class DiskFaults:
         self._note(node, "scrubbed")
 
     async def _rot_small_files(self, node: SimNode) -> None:
-        """Indexes, leader epochs and producer snapshots: they can be made anew from the log."""
+        """Indexes, leader epochs and producer snapshots: they can be made again from the log."""
         if self._rng.random() < 0.5:
             await self._owner.stop_node(node)
         else:

@@ -2,7 +2,7 @@
 
 Owns: `Machine`, where a program and its clients live, and the programs: `ProducerProgram`,
 `ReaderProgram` (partitions assigned by hand), `GroupProgram` (a member of a group) and
-`TopicProgram`, whose topic is made anew while others use it. Rules:
+`TopicProgram`, whose topic is made again while others use it. Rules:
 1. Nothing of the clients is replaced but their network and their chance; records get the simulated
    time as their timestamps.
 2. Programs handle what a program must expect (`KafkaClientError`s that are retriable, what a group
@@ -197,7 +197,7 @@ class Passage:
     """The order in which a consumer is given one partition's records: no gap, nothing twice.
 
     Args:
-        may_begin_anew: the topic may be made anew: then its offsets begin at 0 once more, and
+        may_begin_anew: the topic may be made again: then its offsets begin at 0 once more, and
             another record is there.
     """
 
@@ -398,9 +398,9 @@ class GroupProgram:
 
 
 class TopicProgram:
-    """A topic that is deleted and made anew, beside a producer and consumers that go on.
+    """A topic that is deleted and made again, beside a producer and consumers that go on.
 
-    Its number of partitions is drawn anew each time. Told to stop (`is_stopping`), it lets the
+    Its number of partitions is drawn again each time. Told to stop (`is_stopping`), it lets the
     topic be: what is acknowledged from then on every consumer of it must read in bounded time.
     """
 
@@ -435,7 +435,7 @@ class TopicProgram:
                 await self._create(admin)
 
     async def run(self, gap_s: float = 5.0) -> None:
-        """Delete it and make it anew, now and then, until told to stop."""
+        """Delete it and make it again, now and then, until told to stop."""
         with self._machine.life():
             async with self._machine.admin() as admin:
                 while not self.is_stopping:

@@ -127,7 +127,7 @@ class LibraryPrograms:
     # -- the end --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Let no more be written, and nothing be made anew."""
+        """Let no more be written, and nothing be made again."""
         for producer in self._producers:
             producer.is_stopping = True
         for reader in self._readers:

@@ -142,7 +142,7 @@ def _updates_are_not_read() -> list[Patch]:
 
 
 def _counts_are_forgotten() -> list[Patch]:
-    """A leader that takes over begins to count deliveries anew."""
+    """A leader that takes over begins to count deliveries again."""
     original = SharePartition.load
 
     def load(self: SharePartition, start_offset: int, batches: Any) -> None:

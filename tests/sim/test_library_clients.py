@@ -1,4 +1,4 @@
-"""The library's clients while brokers die, answers are lost and topics are made anew."""
+"""The library's clients while brokers die, answers are lost and topics are made again."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_clients_survive_what_clusters_survive(seed: str) -> None:
 
 
 async def use_a_topic_that_comes_and_goes(stage: Stage) -> None:
-    """A producer, a reader by hand and a member of a group, while their topic is made anew."""
+    """A producer, a reader by hand and a member of a group, while their topic is made again."""
     cluster = stage.cluster
     program = TopicProgram(Machine(cluster, "admin"), "fleeting")
     await program.begin(replication_factor=3)

@@ -1,4 +1,4 @@
-"""What must hold of transactions in a cluster at every instant, found by reading the logs anew.
+"""What must hold of transactions in a cluster at every instant, found by reading the logs again.
 
 Owns: `TransactionInvariants`, which `Invariants` tells of each replica whose log or high watermark
 has changed, and asks to `finish` once it has told of all. It parses batches itself. What it checks

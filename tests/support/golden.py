@@ -2,7 +2,7 @@
 
 A file has comments (`# ...`), empty lines, commands (`> propose 1 a`) and, indented below each
 command, its trace. `check` runs the commands and compares; with TEST_REWRITE=1 in the environment
-it writes the traces anew, and a reviewer reads the difference.
+it writes the traces again, and a reviewer reads the difference.
 """
 
 from __future__ import annotations

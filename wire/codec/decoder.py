@@ -77,7 +77,7 @@ class DecoderWriter(Source):
         self._run.append((code, size_bytes, target))
 
     def _error(self, target: str) -> None:
-        """Read an error code; most are none, and that is known without a look-up."""
+        """Read an error code; most are NONE, which needs no look-up."""
         number = self.local("e")
         self._fixed(ERROR.code, ERROR.size_bytes, number)
         self._conversions.append(f"{target} = error_codes[{number}] if {number} else NONE")

@@ -187,7 +187,7 @@ class FrameReader:
             scratch_bytes: how much of scratch to use; None: all.
 
         Raises:
-            RemoteProtocolError: what came after the last frames is none.
+            RemoteProtocolError: what came after the last frames is not a frame.
         """
         if self._error is not None:
             raise self._error

@@ -292,14 +292,14 @@ def stored_size(buf: Buffer, pos: int = 0) -> int:
 
 
 def stored_attributes(buf: Buffer) -> int:
-    """The low byte of the attributes of the first batch; 0 when it is none of magic 2."""
+    """The low byte of the attributes of the first batch; 0 when it is not of magic 2."""
     if len(buf) > _ATTRIBUTES_POS + 1 and buf[MAGIC_POSITION] == MAGIC:
         return buf[_ATTRIBUTES_POS + 1]
     return 0
 
 
 def stored_compression(buf: Buffer) -> int:
-    """The number of the first batch's compression codec; 0 (none) when it is none of magic 2."""
+    """The number of the first batch's compression codec; 0 (none) when it is not of magic 2."""
     return stored_attributes(buf) & _COMPRESSION_MASK
 
 

@@ -51,7 +51,7 @@ def control_type(key: bytes | None) -> ControlRecordType:
     """Return the type that ``key`` names.
 
     Raises:
-        KafkaError: INVALID_RECORD when the key is none of a control record.
+        KafkaError: INVALID_RECORD when the key is not that of a control record.
     """
     if key is None or len(key) < _KEY.size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a control record needs a key of 4 bytes")

@@ -1,7 +1,7 @@
 """OAUTHBEARER (RFC 7628): a bearer token from the client, and a refusal as JSON from the server.
 
 Rules (Kafka's)
-- Extensions (KIP-342) are names of letters with printable values; `auth` is none.
+- Extensions (KIP-342) are names of letters with printable values; `auth` is not one.
 - A server that refuses a token says so in a challenge; the client answers with one byte, 0x01, and
   then the exchange has failed.
 

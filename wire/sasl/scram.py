@@ -98,7 +98,7 @@ def encode_client_first(message: ClientFirst) -> bytes:
 
 
 def parse_client_first(response: bytes) -> ClientFirst:
-    """Read a client's first message (RemoteProtocolError: it is none)."""
+    """Read a client's first message (RemoteProtocolError: it is malformed)."""
     match = _match(_CLIENT_FIRST, response, "first message of a client")
     return ClientFirst(
         user=_user(match["user"]),
@@ -117,7 +117,7 @@ def server_first(nonce: str, salt: bytes, iterations: int) -> ServerFirst:
 
 
 def parse_server_first(challenge: bytes) -> ServerFirst:
-    """Read a server's first message (RemoteProtocolError: it is none)."""
+    """Read a server's first message (RemoteProtocolError: it is malformed)."""
     match = _match(_SERVER_FIRST, challenge, "first message of a server")
     digits = match["iterations"]
     if len(digits) > _MAX_ITERATIONS_DIGITS or int(digits) <= 0:
@@ -136,7 +136,7 @@ def encode_client_final(unsigned: str, proof: bytes) -> bytes:
 
 
 def parse_client_final(response: bytes) -> ClientFinal:
-    """Read a client's final message (RemoteProtocolError: it is none)."""
+    """Read a client's final message (RemoteProtocolError: it is malformed)."""
     match = _match(_CLIENT_FINAL, response, "final message of a client")
     return ClientFinal(
         _bytes(match["binding"]), match["nonce"], _bytes(match["proof"]), match["unsigned"]
@@ -151,7 +151,7 @@ def encode_server_final(message: ServerFinal) -> bytes:
 
 
 def parse_server_final(challenge: bytes) -> ServerFinal:
-    """Read a server's final message (RemoteProtocolError: it is none)."""
+    """Read a server's final message (RemoteProtocolError: it is malformed)."""
     match = _match(_SERVER_FINAL, challenge, "final message of a server")
     return ServerFinal(_bytes(match["signature"] or ""), match["error"])
 

@@ -35,7 +35,7 @@ class ScramMechanism(IntEnum):
 
     @classmethod
     def of_name(cls, name: str) -> ScramMechanism | None:
-        """Return the mechanism of a name; None: it is none of SCRAM's."""
+        """Return the mechanism of a name; None: it is not one of SCRAM's."""
         return _BY_NAME.get(name)
 
     @classmethod

@@ -75,7 +75,7 @@ _TRANSACTION_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
 _CONFIRM_TIMEOUT_MS = 2000
 
-# Only who knows all that a batch's producer has sent before may refuse it for these.
+# Only a log that knows all that a batch's producer has sent before may refuse it for these.
 _BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,

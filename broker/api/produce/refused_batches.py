@@ -45,7 +45,7 @@ class _Refused(NamedTuple):
 
 
 def sequenced(records: memoryview | None) -> Sequenced | None:
-    """Read what stands in a batch; None if it has no sequence, or is none of magic 2."""
+    """Read what stands in a batch; None if it has no sequence, or is not of magic 2."""
     if records is None:
         return None
     try:

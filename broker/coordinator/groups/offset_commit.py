@@ -1,4 +1,5 @@
-"""A commit of offsets as records, and as what they change; made in slices, since it may be long.
+"""A commit of offsets as records and as the changes they make; built in slices, since it may be
+long.
 
 What a commit writes does not depend on its group: whether the group takes it is asked right before
 the one batch is appended. Nor does it depend on whether the offsets count at once (OffsetCommit) or
@@ -26,7 +27,7 @@ from kraftrio.wire.records.builder import BatchBuilder
 DEFAULT_RETENTION_TIME_MS = -1
 _NO_EXPIRY = -1
 _LATEST_MS = (1 << 63) - 1
-_SLICE_PARTITIONS = 16  # looked at between two pauses
+_SLICE_PARTITIONS = 16  # handled between two pauses
 
 MAX_PARTITIONS = 24_000
 """No more offset records than this fit into one batch of the default max.message.bytes. Kafka, too,

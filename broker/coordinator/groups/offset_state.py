@@ -12,8 +12,8 @@ Rules:
 4. An offset expires `offsets.retention.minutes` after its group became empty, or after its commit
    when the group only stores offsets or no longer subscribes to the topic (KIP-211). An explicit
    expiry of OffsetCommit v2-4 goes first.
-5. A topic's offsets go with the topic; a topic made again under the name starts without (KIP-848
-   commits carry the topic id, which distinguishes them).
+5. A topic's offsets go with the topic; a topic made again under the name starts without any
+   (KIP-848 commits carry the topic id, which distinguishes them).
 
 Sans-IO; called by `shard/group_shard`.
 """
@@ -145,7 +145,7 @@ class OffsetState:
         """Answer for every topic with an offset, -1 if that was committed; the handler fills in
         topic ids.
 
-        Offsets are those of now; their entries in the response are made while it is encoded.
+        The offsets are those of this moment; their entries are made while the response is encoded.
         """
         shown: Mapping[str, Mapping[int, StoredOffset]] = self._committed.topics(group_id)
         if require_stable:

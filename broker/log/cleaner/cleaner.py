@@ -1,8 +1,8 @@
 """Compaction of one log: of every key the newest record stays (Kafka's Cleaner, KIP-534).
 
 Owns a run over the closed segments of a `CleaningTarget`: read the dirty part into an `OffsetMap`,
-then copy all segments before its end, group by group, without the records it knows a newer one of,
-and put each copy in the place of its group.
+then copy all segments before its end, group by group, without records that have a newer one of
+their key, and put each copy in the place of its group.
 
 The caller (`broker/upkeep/log_cleaner.py`) runs `build_map`, `clean_group` and `sync` in a worker
 thread, everything else, the swap above all, on the event loop; the order is that of the methods
@@ -115,7 +115,7 @@ class CleaningRun:
             raise CleaningAborted(f"cleaning of {log.topic_partition}")
 
     def check_segments(self) -> None:
-        """Raise CleaningAborted when retention deleted what is still to be cleaned."""
+        """Raise CleaningAborted if retention has deleted what is still to be cleaned."""
         self.check()
         present = set(self.log.segments)
         if not all(segment in present for segment in self._segments):
@@ -149,7 +149,7 @@ class CleaningRun:
         can_drop = self._dirty_transactions.can_drop(buf, header)
         if not can_drop and not header.is_control:
             first_dirty_offset = self._target.first_dirty_offset
-            # The first batch goes in whole, whatever its size: a run must get on.
+            # The first batch goes in whole, whatever its size: a run must make progress.
             may_stop = len(offset_map) > 0
             for record in iter_records(buf, header):
                 if record.key is not None and record.offset >= first_dirty_offset:
@@ -367,7 +367,7 @@ class _Output:
             self._pending_bytes = 0
 
     def finish(self) -> None:
-        """Write the rest and make all of it durable."""
+        """Write what is left and make all of it durable."""
         self._write()
         segment = self.segment
         segment.on_become_inactive()

@@ -1,4 +1,4 @@
-"""The newest offset of each key in a stretch of log: what compaction decides by, in bounded memory.
+"""The newest offset of each key in a part of a log: what compaction decides by, in bounded memory.
 
 Kafka keeps a hash of every key; here short keys are kept as they are and long ones as a digest of
 40 bytes, which no short key can equal. What an entry costs is estimated, the bound is

@@ -1,8 +1,9 @@
-"""What compaction should look at next: which log, and which part of it (Kafka's LogCleanerManager).
+"""What compaction should look at next: which log, and which part of it (as Kafka's
+LogCleanerManager).
 
 Rules, for a log whose cleanup.policy has compact:
-1. Cleaned is never the active segment, nor one at or above the last stable offset (so nothing above
-   the high watermark and no open transaction), nor one from the first on that holds a record
+1. Never cleaned are the active segment, those at or above the last stable offset (so nothing above
+   the high watermark and no open transaction), and all from the first one that holds a record
    younger than min.compaction.lag.ms.
 2. A log is to be cleaned when more than min.cleanable.dirty.ratio of its cleanable bytes lie after
    `first_dirty_offset`, or when a dirty segment began more than max.compaction.lag.ms ago.

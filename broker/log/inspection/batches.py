@@ -1,8 +1,8 @@
 """The batches of one segment's file, one after the other, also after a place that is damaged.
 
 Owns `walk_batches`. Rules:
-1. A batch is damaged if its header is none, its checksum is wrong, or it ends beyond the file. What
-   is wrong within a batch whose checksum is right is for others to find.
+1. A batch is damaged if its header makes no sense, its checksum is wrong, or it ends beyond the
+   file. What is wrong within a batch whose checksum is right is for others to find.
 2. After a damaged batch the walk goes on at the next bytes that are a batch with a right checksum:
    where the damaged one says that it ends, or else wherever one is found.
 3. Files are read a window at a time, whatever their size is.
@@ -45,7 +45,7 @@ class Damage(NamedTuple):
 
     Attributes:
         size_bytes: how many, up to the next batch or to the end of the file.
-        base_offset: of the batch they seem to be; None: they seem to be none.
+        base_offset: of the batch they seem to be; None: they do not look like one.
         is_last: no batch follows.
     """
 

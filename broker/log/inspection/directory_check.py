@@ -24,7 +24,7 @@ from kraftrio.broker.log.inspection.folders import PartitionFolder, find_folders
 from kraftrio.broker.log.inspection.partition_check import PartitionFacts, check_partition
 from kraftrio.wire.primitives import TopicPartition
 
-# What becomes of each checkpoint that cannot be read, or says what cannot be.
+# What a broker does about each checkpoint that cannot be read, or that is impossible.
 _CHECKPOINTS: Mapping[str, str] = {
     RECOVERY_POINT_CHECKPOINT: "a broker goes through all logs when it starts",
     REPLICATION_CHECKPOINT: "a broker finds it out again from the other replicas",
@@ -58,7 +58,7 @@ class DirectoryCheck:
         """Yield what is wrong, directory by directory.
 
         Args:
-            on_partition: called before each partition.
+            on_partition: called before each partition is checked.
 
         Raises:
             OSError: a file cannot be read.

@@ -41,7 +41,7 @@ _TIME_ENTRY = struct.Struct(">qI")
 
 
 class NotDumpableError(Exception):
-    """The file is none that can be shown, or is damaged; says so in a sentence."""
+    """The file is not one that can be shown, or is damaged; says so in a sentence."""
 
 
 def dump_file(fs: FileSystem, path: str, *, with_records: bool) -> Iterator[Row]:
@@ -51,7 +51,7 @@ def dump_file(fs: FileSystem, path: str, *, with_records: bool) -> Iterator[Row]
         with_records: a row for each record instead of one for each batch.
 
     Raises:
-        NotDumpableError: it is none of the files of a log, or cannot be read as one.
+        NotDumpableError: it is not a file of a log, or cannot be read as one.
         OSError: it cannot be read.
     """
     name = posixpath.basename(path)
@@ -76,7 +76,7 @@ def dump_file(fs: FileSystem, path: str, *, with_records: bool) -> Iterator[Row]
             for item, offset in parse_offset_checkpoint(fs.read_file(path)).items():
                 yield {"topic": item.topic, "partition": item.partition, "offset": offset}
         else:
-            raise NotDumpableError(f"{path} is none of the files of a log")
+            raise NotDumpableError(f"{path} is not one of the files of a log")
     except CorruptRecordError as error:
         raise NotDumpableError(f"{path} is damaged: {reason(error)}") from None
     except (CheckpointError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""What log directories are full of: bytes, batches, records, codecs, keys, topic by topic.
+"""What fills log directories: bytes, batches, records, codecs, keys, topic by topic.
 
 Owns `TopicStats` and `add_partition`. Keys are distinguished by their hashes, up to a limit; beyond
 it there are "at least" so many.
@@ -64,7 +64,7 @@ class TopicStats:
 
     @property
     def compression_ratio(self) -> float | None:
-        """How many times larger the records are uncompressed; None without records."""
+        """The records' size uncompressed, divided by that in the files; None without records."""
         return self.record_bytes / self.packed_bytes if self.packed_bytes else None
 
     def note_record(self, key: bytes | None, value: bytes | None, timestamp: int) -> None:

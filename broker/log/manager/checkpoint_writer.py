@@ -1,4 +1,4 @@
-"""Which offset checkpoints are not what the logs have, and writing them.
+"""Which offset checkpoints differ from what the logs have, and writing them.
 
 Owned by `log_manager`. The owner's timers ask for what is stale on the event loop and write each
 file in a worker thread; an OSError of `write` is the directory's.
@@ -59,7 +59,7 @@ class CheckpointWriter:
     def stale_cleaner_offsets(self) -> list[StaleCheckpoint]:
         """The files of how far logs are compacted.
 
-        Only the cleaner has them written, in its own time.
+        Only the cleaner has them written, when it is done.
         """
         stale: list[StaleCheckpoint] = []
         for log_dir in self._dirs.online():

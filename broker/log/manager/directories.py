@@ -14,7 +14,7 @@ import re
 from kraftrio.wire.primitives import TopicPartition
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
-"""The folder of the metadata log, which is none of the logs of the log manager."""
+"""The folder of the metadata log, which the log manager does not manage."""
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"

@@ -115,7 +115,8 @@ class FutureLogs:
         return FutureLog(log, log_dir)
 
     def is_abandoned(self, topic_partition: TopicPartition) -> bool:
-        """Was a future log found whose partition's log may be in a directory that is offline?
+        """Whether a future log was found whose partition's log may be in a directory that is
+        offline.
 
         Then no empty log may take its place, though the metadata may name an online directory.
         """
@@ -175,7 +176,7 @@ class FutureLogs:
         log, log_dir = future
         if not log_dir.is_online:
             log.close_files()
-            return  # what lies there is dropped by a later start
+            return  # what is left there is dropped by a later start
         name = delete_directory_name(topic_partition, self._log_manager.new_id())
         due_ms = now_ms + log.config.file_delete_delay_ms
         self._log_manager.move_away(log, log_dir, name, due_ms)

@@ -134,7 +134,7 @@ class LogDirs:
                 _logger.error("log directory %s is offline: %s", log_dir.path, error)
 
     def finish_loading(self) -> None:
-        """All logs are loaded: from now on a stop may be called clean."""
+        """All logs are loaded: from now on a stop may be marked as clean."""
         for log_dir in self._dirs:
             log_dir.is_loaded = log_dir.is_online
 
@@ -195,7 +195,7 @@ class LogDirs:
         return True
 
     def probe(self, log_dir: LogDir) -> None:
-        """Write so much as a few batches and remove it again. Raises OSError."""
+        """Write as much as a few batches and remove it again. Raises OSError."""
         path = posixpath.join(log_dir.path, _PROBE_FILE)
         file = self._fs.open(path, create=True)
         try:
@@ -211,7 +211,7 @@ class LogDirs:
         write_clean_shutdown(self._fs, log_dir.path, broker_epoch)
 
     def release(self) -> None:
-        """Give up the locks."""
+        """Release the locks."""
         for log_dir in self._dirs:
             if log_dir.lock is not None:
                 log_dir.lock.release()

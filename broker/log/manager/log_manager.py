@@ -57,7 +57,7 @@ class LogManager:
         flushes: which logs are to be flushed.
         factory: opens logs that are not in service.
         on_lost: called on the event loop with the partitions that went with their directory.
-        on_failed: called when a directory has failed, after that.
+        on_failed: called after `on_lost`, when a directory has failed.
     """
 
     def __init__(

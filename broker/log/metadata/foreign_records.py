@@ -1,4 +1,4 @@
-"""Whether a metadata log is of Apache Kafka: its records are none that this node can read."""
+"""Whether a metadata log is Apache Kafka's, whose records this node cannot read."""
 
 from __future__ import annotations
 

@@ -425,7 +425,8 @@ class PartitionLog:
         A batch that holds `offset` goes as a whole: the log then ends where that batch began.
         """
         if offset >= self.log_end_offset:
-            # An epoch that this replica began as leader, without a record, is none of the leader's.
+            # An epoch that this replica began as leader, without a record, is unknown to the
+            # leader.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             self._files.save_epochs()
             return False

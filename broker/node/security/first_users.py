@@ -37,7 +37,7 @@ _FIELDS = ("name", "password", "salt", "saltedpassword", "iterations")
 
 
 class FirstUserError(ValueError):
-    """The text is none of the form above; the message is one plain sentence without a password."""
+    """The text does not have the form above; the message is a plain sentence without a password."""
 
 
 def first_credentials(

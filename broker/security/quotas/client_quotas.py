@@ -35,7 +35,7 @@ class ClientQuotas:
     def __init__(self, windows: RateWindows) -> None:
         self.producer = ClientQuota(ClientLimits(PRODUCER_BYTE_RATE), windows)
         self.consumer = ClientQuota(ClientLimits(CONSUMER_BYTE_RATE), windows)
-        # Kafka, too, lets who takes too much time wait for one window at most.
+        # Kafka, too, lets a client that takes too much time wait for one window at most.
         self.request = ClientQuota(
             ClientLimits(REQUEST_PERCENTAGE), windows, most_wait_ms=windows.size_ms
         )

@@ -194,7 +194,7 @@ def read_plan(text: str) -> Placement:
     """Read a plan: lines of JSON, or Kafka's one object.
 
     Raises:
-        CommandError: it is none.
+        CommandError: the text is not a plan.
     """
     try:
         entries = _entries(text)

@@ -107,7 +107,7 @@ def read_table(lines: Iterable[str]) -> dict[TopicPartition, int]:
     """Read lines of topic,partition,offset, as Kafka's tools export and import them.
 
     Raises:
-        ValueError: a line is none; says which.
+        ValueError: a line is something else; says which.
     """
     found: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(lines), 1):

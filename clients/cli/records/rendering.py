@@ -77,7 +77,7 @@ def readable(content: bytes | None) -> bytes:
 
 
 def pretty(content: bytes | None) -> bytes:
-    """JSON in lines with indents; what is none as `readable`."""
+    """JSON in lines with indents; anything else as `readable`."""
     if content is None:
         return NULL
     try:

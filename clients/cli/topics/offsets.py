@@ -20,7 +20,7 @@ def moment_option(name: str, text: str, now_ms: int) -> int:
     """Return the milliseconds of an option that is a moment.
 
     Raises:
-        click.UsageError: it is none.
+        click.UsageError: it is not a moment.
     """
     try:
         return parse_moment_ms(text, now_ms)
@@ -34,7 +34,7 @@ async def offsets_before(
     """Return the offset of each partition that is meant by OFFSET, MOMENT or "end".
 
     Raises:
-        click.UsageError: it is none of these.
+        click.UsageError: it is something else.
     """
     ends = await admin.list_offsets(dict.fromkeys(items, OffsetSpec.LATEST))
     if before.lower() == "end":
@@ -62,7 +62,7 @@ async def topic_offsets(
         at: a moment whose offset is wanted, too.
 
     Raises:
-        click.UsageError: it is none.
+        click.UsageError: it is not a moment.
     """
     at_ms = None if at is None else moment_option("--at", at, now_ms)
     earliest = await admin.list_offsets(dict.fromkeys(items, OffsetSpec.EARLIEST))

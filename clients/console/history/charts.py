@@ -1,4 +1,4 @@
-"""Figures over time as lines of an SVG: coordinates, and what stands at the edges.
+"""Figures over time as lines of an SVG: coordinates, and labels at the edges.
 
 Pure. Called by: the pages.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 from kraftrio.clients.console.history.series import Point
 
-_GAP_MS: Final = 30_000  # nothing was seen for so long: the line is broken
+_GAP_MS: Final = 30_000  # without a sample for so long the line is broken
 MAX_POINTS: Final = 240  # more cannot be distinguished
 SPARK_POINTS: Final = 48
 

@@ -1,4 +1,4 @@
-"""Looks at the cluster again and again, for all visitors: lists and charts are made from that.
+"""Samples the cluster regularly, once for all visitors; lists and charts are made from that.
 
 Owns `Sampler`. Rules:
 1. However many visitors there are, the cluster is asked every two seconds, and the less often the
@@ -112,7 +112,7 @@ class Sampler:
         self._ends: dict[TopicPartition, int] = {}
 
     async def latest(self) -> ClusterSample:
-        """Return what was seen last; waits for the first look.
+        """Return the latest sample; waits for the first one.
 
         Raises:
             KafkaClientError: the cluster did not answer then.
@@ -124,7 +124,7 @@ class Sampler:
         return self._latest
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Take samples until cancelled."""
         while True:
             pause_s = _INTERVAL_S
             try:

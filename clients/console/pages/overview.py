@@ -21,7 +21,7 @@ _MAX_PROBLEMS = 50
 
 
 async def overview(console: Console, request: Request) -> Response:
-    """Show brokers, troubles and throughput."""
+    """Show brokers, what is wrong, and throughput."""
     seen = await console.sampler.latest()
     problems = check_partitions(seen.topics, seen.least_isrs)
     total = console.sampler.total

@@ -70,7 +70,7 @@ def content_of(fields: Mapping[str, str], name: str) -> bytes | None:
     """Return a key or value: text, bytes in hexadecimal, or null, as is a key that is not given.
 
     Raises:
-        PageError: the digits are none.
+        PageError: what should be hexadecimal is not.
     """
     text, kind = fields.get(name, ""), fields.get(f"{name}_form", "text")
     if kind == "null" or (kind == "text" and name == "key" and not text):
@@ -89,7 +89,7 @@ def headers_of(text: str) -> list[Header]:
     """Return headers of lines "name: value".
 
     Raises:
-        PageError: a line is none.
+        PageError: a line has another form.
     """
     found: list[Header] = []
     for number, line in enumerate(text.splitlines(), 1):

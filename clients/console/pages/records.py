@@ -1,7 +1,7 @@
 """The records of a topic: a page of them, one of them, and a search that says how far it is.
 
 A search is a stream of server-sent events: `found` with rows as HTML, `progress`, then `done` or
-`failed`. It ends with the connection: who leaves the page, or stops it, cancels it.
+`failed`. It ends with the connection: leaving the page, or stopping it, cancels it.
 
 Called by: `app`. WHATWG HTML ("Server-sent events").
 """
@@ -36,7 +36,7 @@ _FIELDS: Final = ("topic", "partition", "begin", "at", "until", "key", "text", "
 
 
 async def records(console: Console, request: Request) -> Response:
-    """Show a page of records; where some are searched for, the page's script has them found."""
+    """Show a page of records; where some are searched for, the page's script starts that."""
     mark_begin(request)
     fields = {name: request.query_params.get(name, "") for name in _FIELDS}
     topic = await console.topic(fields["topic"])

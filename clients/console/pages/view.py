@@ -59,7 +59,7 @@ def error_page(console: Console, request: Request, status: int, sentence: str) -
         "Not shown",
         area=area_of(request.url.path),
         status=status,
-        # What was sent is not sent again, and a page that is not there does not come.
+        # A form is not sent again, and a page that does not exist does not appear later.
         is_live=request.method == "GET" and status >= 500,
         sentence=sentence,
     )

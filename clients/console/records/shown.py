@@ -54,7 +54,7 @@ def show(content: bytes | None, form: Form, *, pretty: bool = False) -> Shown:
     if content is None:
         return Shown("null", None, None)
     limit = MAX_CHARACTERS if pretty else PREVIEW_CHARACTERS
-    # No more is looked at than can be shown, but JSON is whole or is none.
+    # No more is looked at than can be shown, but JSON has to be whole.
     part = content if len(content) <= MAX_CHARACTERS else content[:MAX_CHARACTERS]
     found: tuple[str, Form] | None = None
     if form is Form.JSON or (form is Form.AUTO and content[:1] in (b"{", b"[")):

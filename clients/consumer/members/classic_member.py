@@ -6,7 +6,8 @@ Owns the tasks of the member. Rules:
    next poll waits for it. So a listener is not cancelled by a poll's timeout.
 2. Before partitions are given up what was consumed of them is committed, if that is automatic.
 3. An application that stays away from poll longer than max_poll_interval_ms loses its partitions;
-   who takes records one by one is seen by that, and who waits in its poll does not stay away.
+   a program that takes records one by one is watched in the same way, and one that waits in its
+   poll does not stay away.
 4. The leader watches the partitions of all topics of the group; each member its pattern.
 
 Called by: `subscription`. KIP-62, KIP-345, KIP-429.

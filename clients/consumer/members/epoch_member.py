@@ -7,8 +7,8 @@ Owns the tasks of the member. Rules:
    then the listener is called, and only then the coordinator hears of it.
 3. Heartbeats go on meanwhile, as often as the coordinator wants them.
 4. An application that stays away from poll longer than max_poll_interval_ms leaves the group, and
-   joins again with its next poll; who takes records one by one is seen by that, and who waits in
-   its poll does not stay away.
+   joins again with its next poll; a program that takes records one by one is watched in the same
+   way, and one that waits in its poll does not stay away.
 
 Called by: `subscription`. KIP-848, KIP-1082 (the member names itself).
 """

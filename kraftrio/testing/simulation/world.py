@@ -135,7 +135,7 @@ class World:
         self.failure: SimulationFailure | None = None
         self.checks: list[Callable[[], None]] = []
         self.tolerated: list[str] = []
-        self.reread_count = 0  # whenever it changes, readers begin anew: for faults that need it
+        self.reread_count = 0  # whenever it changes, readers begin again: for faults that need it
         self.event_count = 0
         self.work = Work(self.keep_busy)
         self.disturbances = 0  # faults under way that may keep a request from being answered
@@ -198,7 +198,7 @@ class World:
             self.fail(SimulationFailure(text))
         self._turns_at_instant += 1
         if self._turns_at_instant > _FREE_TURNS:
-            self.now_s += _TURN_S  # work takes time: who waits for a rounding error gets it
+            self.now_s += _TURN_S  # work takes time: a wait for a rounding error ends
         if self._turns_at_instant == _MAX_TURNS_AT_ONE_INSTANT:
             busy = ", ".join(sorted(f"{incarnation_of(t)} {t.name}" for t in queue))
             text = f"a busy loop: tasks run on while time stands still: {busy}"

@@ -3,7 +3,7 @@
 Rules:
 1. Every partition that the directories have is there, with its files as they are: segments, state
    of producers, leader epochs. So are offsets of groups and transactions, which lie in them.
-2. The metadata log is made anew, since Kafka's is written in another form: topics with their ids
+2. The metadata log is rewritten, since Kafka's is written in another form: topics with their ids
    and settings, settings of groups, and the producer ids that are given out. The leader epochs of
    partitions begin above those in their logs.
 3. A stop in good order is not claimed: logs are recovered when brokers start, for the directories
@@ -101,7 +101,7 @@ def disks_of(directories: Sequence[Path], node_count: int) -> tuple[dict[int, Di
         the disks by node id, and the time of the newest record of metadata, in milliseconds.
 
     Raises:
-        SnapshotError: they are none of Apache Kafka, not whole or damaged; the text says which.
+        SnapshotError: they are not Apache Kafka's, or not whole, or damaged; the text says which.
     """
     try:
         found = _read(directories)

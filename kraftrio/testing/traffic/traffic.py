@@ -3,7 +3,7 @@
 Owns: `Talk`, one connection of a client with a node, and `Traffic`, which tells of every frame on
 it. Rules:
 1. Requests between nodes are left out.
-2. A frame is told of before it goes on, so that who is told may still keep it from going on.
+2. Watchers see a frame before it goes on, so that they may still keep it from going on.
 3. What the test itself asks for comes from the machine `LOOKER`.
 
 Called by: `explaining.exchanges` and `faults.requests`; `simulated` and `tapped` make it.

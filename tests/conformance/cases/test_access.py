@@ -2,7 +2,7 @@
 everything it is about, and by somebody with just the rights that it takes.
 
 The answers stand in `access.txt`: they are those of Apache Kafka, with its StandardAuthorizer. With
-TEST_BROKER=apache they are checked against it, and with TEST_REWRITE=1 besides recorded anew.
+TEST_BROKER=apache they are checked against it, and with TEST_REWRITE=1 besides recorded again.
 
 Clients of a listener without authentication are all the same user, but come from different
 addresses, which ACLs tell apart: each sender of each request has one of its own.

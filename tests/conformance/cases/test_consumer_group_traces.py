@@ -1,7 +1,7 @@
 """The answers to requests about consumer groups, through the wire: those of Apache Kafka.
 
 The unit tests of the coordinator hold its core to the same traces. With TEST_BROKER=apache they are
-checked against Apache Kafka, and with TEST_REWRITE=1 besides they are recorded anew.
+checked against Apache Kafka, and with TEST_REWRITE=1 besides they are recorded again.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_a_state_is_kept(partition: SharePartition) -> None:
 
 
 def test_a_deleted_state_is_gone(partition: SharePartition) -> None:
-    """It is as if it had never been there: its epochs may begin anew."""
+    """It is as if it had never been there: its epochs may begin again."""
     partition.start(state_epoch=4)
     assert partition.code("Delete") == NONE
     assert partition.code("Read", leader_epoch=0) == ErrorCode.INVALID_REQUEST

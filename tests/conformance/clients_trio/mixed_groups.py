@@ -113,7 +113,7 @@ class JavaMember(Member):
 
 
 class LateConfluentMember(ConfluentMember):
-    """In a cooperative group librdkafka may have joined anew before its application has committed.
+    """In a cooperative group librdkafka may have joined again before its application has committed.
 
     Then that commit is refused, and what it covers is read again by the next owner.
     """

@@ -152,7 +152,7 @@ async def test_requests_go_where_they_belong() -> None:
 
 
 async def test_a_lost_connection_is_opened_again_after_a_pause() -> None:
-    """What was asked fails; metadata is fetched anew; the next request finds the broker again."""
+    """What was asked fails; metadata is fetched again; the next request finds the broker again."""
     async with fake_cluster(2) as fake, open_cluster(config=config(fake)) as cluster:
         await cluster.refresh()
         fake.on(ApiKey.DESCRIBE_CLUSTER, lambda node, _: CUT)

@@ -150,7 +150,7 @@ class _Loads:
         self._most_count = 0
 
     def difference(self, members: list[int]) -> int:
-        """How much more the fullest of these members has than the emptiest."""
+        """How many partitions the fullest of these members has more than the emptiest."""
         counts = [self._counts[member] for member in members]
         return max(counts) - min(counts)
 

@@ -1,8 +1,8 @@
 """The assignor `range`: of each topic one run of neighbouring partitions for each subscriber.
 
-Topics with equally many partitions are shared out alike, so that joins of them find their
-partitions at one member. Static members come first, in the order of their instance ids: who comes
-back after a restart gets what it had. What members have now counts nothing.
+Topics with equally many partitions are shared out alike, so that what is joined
+finds its partitions at one member. Static members come first, in the order of their instance ids:
+one that comes back after a restart gets what it had. What members have now does not count.
 """
 
 from __future__ import annotations

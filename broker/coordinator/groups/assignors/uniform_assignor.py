@@ -2,7 +2,7 @@
 
 Rules, in this order: members have as many partitions as each other, but for one; and each keeps
 what it has. How that is reached depends on whether all subscribe to the same topics, which is the
-rule, and is done here in one pass; else see `mixed_subscriptions`. Racks count nothing, as in
+rule, and is done here in one pass; else see `mixed_subscriptions`. Racks do not count, as in
 Kafka.
 """
 

@@ -148,7 +148,7 @@ class ClassicGroups:
         self.replace(key.group, group)
 
     def on_topics_changed(self, names: Collection[str], now: Now) -> None:
-        """Members look at the topics, and rejoin."""
+        """Members see changed topics themselves, and rejoin."""
 
     def tombstones(self, group: ClassicGroup) -> list[CoordinatorRecord]:
         """Give the record that removes a group."""
@@ -166,7 +166,8 @@ class ClassicGroups:
             for member in group.members.values():
                 self._sessions.prolong_session(group, member, now)
             if len(group.members) > self._properties.group_max_size:
-                # Members commit their offsets as they rejoin; those too many are turned away then.
+                # Members commit their offsets as they rejoin; those beyond the limit are turned
+                # away then.
                 self._rebalances.prepare(group, now, outcome, "it is above group.max.size")
         return outcome
 
@@ -354,7 +355,7 @@ class ClassicGroups:
         return HeartbeatResponse()
 
     def on_commit(self, group_id: str, member_id: str, now: Now) -> None:
-        """A commit showed that a member lives."""
+        """A commit shows that a member lives."""
         group = self._find(group_id)
         if group is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             member = group.members.get(member_id)

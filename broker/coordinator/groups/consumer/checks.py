@@ -1,4 +1,4 @@
-"""What a heartbeat of a consumer group has to fulfil: its fields, and the epoch that it names.
+"""What is required of a heartbeat of a consumer group: its fields, and the epoch that it names.
 
 Codes and messages are Apache Kafka's.
 """
@@ -105,7 +105,8 @@ def check_instance(
     """Return the member with an instance id.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, there is none; FENCED_INSTANCE_ID, it has another member id.
+        KafkaError: UNKNOWN_MEMBER_ID: there is no such member; FENCED_INSTANCE_ID: it has another
+            member id.
     """
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

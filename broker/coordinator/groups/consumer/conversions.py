@@ -94,7 +94,8 @@ class Conversions:
         What makes a new one goes into the records; the shard has it once they are replayed.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, there is none, or one of another kind that stays so.
+            KafkaError: GROUP_ID_NOT_FOUND: there is no such group, or one that stays of another
+                kind.
         """
         group = self._parts.registry.get(group_id)
         if group is None and may_be_new:
@@ -214,8 +215,8 @@ class Conversions:
         """Make the records and the change that turn a group into a classic one.
 
         Args:
-            joining: a classic member in the place of the static one with its instance id, whom the
-                records before these have replaced already.
+            joining: a classic member that takes the place of the static one with its instance id;
+                the records before these have replaced that one already.
         """
         replaced = None if joining is None else group.static_member(joining.instance_id)
         left = {member.member_id for member in (*leaving, *((replaced,) if replaced else ()))}

@@ -43,7 +43,7 @@ def describe_consumer_group(
 
 
 def described_topics(group: ConsumerGroup, metadata: MetadataCache) -> set[str]:
-    """The topics that a description of a group tells of."""
+    """The topics that a description of a group names."""
     topic_ids: set[bytes] = set()
     for member in group.members.values():
         topic_ids.update(member.assigned, member.pending_revocation)

@@ -71,7 +71,7 @@ class ConsumerHeartbeats:
     ) -> Response | None:
         """Answer a heartbeat that changes nothing; None if it may change something.
 
-        It tells the member nothing that the member has not just said, so that it need not wait for
+        The answer has nothing that the member has not just said, so that it need not wait for
         records that are not committed yet.
         """
         group = self._parts.registry.get(request.group_id)

@@ -4,7 +4,7 @@ Owns the deadlines of members:
 - session: without a heartbeat for that long a member is fenced. A classic member brings its own.
 - rebalance: a member that has partitions to give up does so within its rebalance timeout.
 - join, sync: a classic member that is asked to join again does so within its rebalance timeout, and
-  then asks for its assignment as soon.
+  then asks for its assignment within the same time.
 
 They are not in the records: all begin again when a shard is loaded.
 """
@@ -50,7 +50,7 @@ class MemberTimers:
         )
 
     def after_step(self, group_id: str, member: ConsumerMember, now: Now) -> None:
-        """A member made a step: it has to give up partitions in time, or has not any more."""
+        """A member made a step: it has to give up partitions in time, or no longer has to."""
         if member.classic is not None:
             return
         key = (REBALANCE_DEADLINE, group_id, member.member_id)

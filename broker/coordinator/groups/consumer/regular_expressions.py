@@ -1,11 +1,12 @@
-"""Regular expressions of consumer groups: when they are looked up in the topics, and what follows.
+"""Regular expressions of consumer groups: when they are looked up in the topics, and what that
+leads to.
 
 Rules, Kafka's:
 1. A heartbeat starts a look-up for all of a group's expressions, if one of them is new, or topics
    were made since the last, or that is long ago (`group.consumer.regex.refresh.interval.ms`); no
    sooner than 10 s after the last.
-2. A look-up is of one version of the metadata. It goes on beside the requests, in slices; a group
-   has one at a time.
+2. A look-up is of one version of the metadata. It runs in slices between requests; a group has one
+   at a time.
 3. Topics that the client whose heartbeat started it may not describe do not match.
 4. What is found becomes records, and a new group epoch if it is not what there was. Expressions
    that nobody subscribes to any more, by then, are left out.
@@ -46,8 +47,8 @@ class RegexChange(Enum):
     """What an update did to the expression that its member subscribes to.
 
     NONE: nothing.
-    UPDATED: it is another one, and not known yet what that matches.
-    RESOLVED: it is another one, and known what that matches; or none any more.
+    UPDATED: it is another one, and what that matches is not known yet.
+    RESOLVED: it is another one, and what that matches is known; or there is none any more.
     """
 
     NONE = "none"
@@ -65,7 +66,7 @@ class RegularExpressions:
         self._topics_version = parts.metadata.image.offset
 
     def on_topics_changed(self) -> None:
-        """Topics may have been made: what was found before does not hold them."""
+        """Topics may have been made: what was found before does not have them."""
         self._topics_version = self._parts.metadata.image.offset
 
     def is_due(self, group: ConsumerGroup, now: Now) -> bool:

@@ -20,6 +20,7 @@ class KeptNames:
 
     def of(self, names: frozenset[str]) -> frozenset[str]:
         """The same names, in the set that was given before if that is equal."""
-        if names is not self._newest and names != self._newest:  # sets look at each element
+        # Identity first: comparing sets goes through their elements.
+        if names is not self._newest and names != self._newest:
             self._newest = names
         return self._newest

@@ -1,6 +1,6 @@
-"""Which commits and fetches of offsets a group takes whose partitions the broker assigns.
+"""Which commits and fetches of offsets are allowed in a group whose partitions the broker assigns.
 
-Members say their epoch; who is no member commits while there are none, and fetches always. Called
+Members say their epoch; others may commit while there are none, and always fetch. Called
 by consumer groups and streams groups.
 """
 
@@ -67,7 +67,7 @@ def check_commit(
         epochs = (assigned_in(member, *partition) for partition in partitions)
         if all(epoch is not None and epoch <= member_epoch for epoch in epochs):
             return ErrorCode.NONE
-    # A producer takes a code that it does not know for its end, and knows generations alone.
+    # A producer takes an unknown code for fatal, and knows only that of generations.
     return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
 
 

@@ -3,7 +3,7 @@
 Each kind has a table: for the key of each of its records the class of the value, what storing it
 changes, and what its tombstone does. A group begins with its first record, whichever that is, since
 compaction leaves them in any order; tombstones of what is not there are passed over. What all kinds
-have alike is here: epochs, members, the target.
+have in common is here: epochs, members, the target.
 """
 
 from __future__ import annotations

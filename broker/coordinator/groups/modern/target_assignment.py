@@ -50,7 +50,7 @@ class TargetAssignment(Generic[P]):
         return self.members.get(member_id, self.nothing)
 
     def may_be_computed(self, interval_ms: int, now: Now) -> bool:
-        """Whether the next one may be computed already, so long after this one (KIP-1263).
+        """Whether the next one may be computed already, that long after this one (KIP-1263).
 
         A wall clock that was set back does not count.
         """

@@ -92,7 +92,7 @@ class SecureSetup:
             now: when certificates begin to be valid, in UTC.
             password: the administrator's.
         """
-        # Here, since only who makes new certificates needs the library.
+        # Here, since only making new certificates needs the library.
         from kraftrio.broker.node.local.secure_setup.certificates import (
             CERTIFICATE_DAYS,
             CertificateAuthority,
@@ -112,7 +112,7 @@ class SecureSetup:
             NewFile(
                 key_path,
                 authority.private_key,
-                "its private key; who has it can make certificates that all trust",
+                "its private key; whoever has it can make certificates that all trust",
             ),
         ]
         for node_id, address in self.nodes.items():

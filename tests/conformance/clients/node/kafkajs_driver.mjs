@@ -295,7 +295,7 @@ async function member(topic, groupId, name, sessionTimeout, heartbeatInterval, c
       : { autoCommit: false };
     await consumer.run({ ...commits, eachBatch });
   };
-  // It gives up when it finds no coordinator, as while a broker stops, and joins anew: by itself, or
+  // It gives up when it finds no coordinator, as while a broker stops, and joins again: by itself, or
   // when it is started again. It reads nothing meanwhile.
   consumer.on(consumer.events.CRASH, ({ payload }) => {
     say({ assigned: [] });

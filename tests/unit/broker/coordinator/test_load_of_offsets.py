@@ -1,7 +1,7 @@
 """Offsets and transactions in a real, compacted log: whoever loads it knows what its writer knew.
 
 Plain commits, transactions of several producers, deletions and markers come in any order; in
-between the log is compacted, old tombstones and markers go, and the coordinator starts anew.
+between the log is compacted, old tombstones and markers go, and the coordinator starts again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs that Apache Kafka wrote: opened, read, indexed anew and compared byte for byte."""
+"""Logs that Apache Kafka wrote: opened, read, indexed again and compared byte for byte."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_unclean_opening_rebuilds_the_same_files(fs: MemoryFileSystem, name: str
     assert log.log_end_offset == ENDS.get(name, 235)
     log.close()
     # Kafka wrote these in two runs: a stop in between adds time index entries and starts to
-    # count index.interval.bytes anew, which the batches do not show.
+    # count index.interval.bytes again, which the batches do not show.
     in_two_runs = name in ("plain-1", "txn-0") or name.startswith("__")
     same = (".log", ".txnindex") if in_two_runs else (".log", ".index", ".timeindex")
     for path, data in before.items():

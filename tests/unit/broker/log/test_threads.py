@@ -147,7 +147,7 @@ def test_a_cut_during_a_flush(operation: str, part: str, offset: int) -> None:
 
 @pytest.mark.parametrize("part", ["leader-epoch-checkpoint.tmp", ".index", ".timeindex"])
 def test_a_flush_writes_nothing_into_the_log_of_another_topic(part: str) -> None:
-    """A topic is deleted and made anew, in a folder of the same name, while its log is flushed."""
+    """A topic is deleted and made again, in a folder of the same name, while its log is flushed."""
     fs = MemoryFileSystem()
     manager = LogManager(fs, ["/logs"])
     manager.start("cluster", 1)

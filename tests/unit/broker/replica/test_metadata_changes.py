@@ -106,7 +106,7 @@ async def test_a_full_disk_delays_new_logs(
 
 
 async def test_no_new_log_where_the_old_one_may_be_on_a_failed_disk() -> None:
-    """A partition that existed before is not made anew, and empty, in another directory."""
+    """A partition that existed before is not made again, and empty, in another directory."""
     first = Broker(paths=("/a", "/b"))
     first.publish(*topic(1))
     first.replicas.led.append_to_leader(TP, batch(b"kept"))

@@ -206,7 +206,7 @@ async def test_failing_swap_takes_the_directory_offline() -> None:
 
 
 async def test_deletion_while_cleaning() -> None:
-    """A topic that is deleted and made anew meanwhile gets nothing of the old one."""
+    """A topic that is deleted and made again meanwhile gets nothing of the old one."""
     context = CleanerContext()
     old = context.add("one")
 

@@ -314,7 +314,7 @@ def test_damaged_batches_are_not_handed_over() -> None:
 
 
 def test_resets() -> None:
-    """A partition that is to begin anew hands over nothing until it is known where."""
+    """A partition that is to begin again hands over nothing until it is known where."""
     context = Context()
     state = context.of()
     context.answer((0, 4))
@@ -329,7 +329,7 @@ def test_resets() -> None:
 
 
 def test_assignments_keep_the_state_of_what_stays() -> None:
-    """What comes begins anew, what goes is dropped."""
+    """What comes begins again, what goes is dropped."""
     context = Context()
     context.answer((0, 4))
     context.answer((0, 4), of=T1)

@@ -52,7 +52,7 @@ class Member:
         return self.metadata
 
     def move_on(self) -> None:
-        """Have joined anew."""
+        """Have joined again."""
         self.metadata = replace(self.metadata, generation_id=self.metadata.generation_id + 1)
 
 

@@ -1,4 +1,4 @@
-"""Warnings of what lasts: each once a minute, and at once when it begins anew."""
+"""Warnings of what lasts: each once a minute, and at once when it begins again."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_the_first_batch_goes_alone_and_in_a_new_epoch() -> None:
 
 
 def test_what_is_under_way_keeps_its_sequence_until_it_is_answered() -> None:
-    """It may have been written to the new topic already: sent anew in another epoch, twice."""
+    """It may have been written to the new topic already: sent again in another epoch, twice."""
     core = Core(producer_id=PRODUCER_ID, linger_ms=0)
     as_topic(core, FIRST, 1, epoch=4)
     core.accept(b"0")

@@ -167,7 +167,7 @@ def test_a_late_answer_is_ignored() -> None:
 
 def test_nothing_new_goes_while_it_is_not_known_what_was_written() -> None:
     """After a sent batch was given up, the next waits until those out are answered; if it was not
-    written, the epoch rises and sequences begin anew."""
+    written, the epoch rises and sequences begin again."""
     core = Core(batch_size=1000, delivery_timeout_ms=40_000)
     core.accept(b"lost")
     core.flush()

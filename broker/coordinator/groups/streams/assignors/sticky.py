@@ -153,7 +153,7 @@ class _Assignment:
         return self._give_active(_least_loaded_of(self._standby_holders.get(task, ())), task)
 
     def _give_active(self, holder: _Holder | None, task: Task) -> bool:
-        """Give an active task to who knows it, unless that one has its share."""
+        """Give an active task to the process that knows it, unless that has its share."""
         if holder is None or holder.task_count >= self._active_share.per_member:
             return False
         self._note_active(holder.process.give(holder.member_id, task, is_active=True))
@@ -182,7 +182,7 @@ class _Assignment:
                     break
 
     def _keep_standbys(self, task: Task) -> int:
-        """Give a task's standbys to who knows it; returns how many are still missing."""
+        """Give a task's standbys to processes that know it; return how many are still missing."""
         for given in range(self._standby_count):
             if not (
                 self._give_standby(self._former_active(task), task)

@@ -187,7 +187,7 @@ def test_a_deleted_offset_is_not_brought_back(context: GroupContext) -> None:
 
 
 def test_a_deleted_group_takes_its_pending_offsets_along(context: GroupContext) -> None:
-    """Deleted by hand it goes, as in Kafka; the transaction's end makes neither anew."""
+    """Deleted by hand it goes, as in Kafka; the transaction's end makes neither again."""
     context.commit_offset(offset=1)
     context.commit_offset(offset=9, producer=PRODUCER)
     context.commit_offset("other", offset=9, producer=PRODUCER)

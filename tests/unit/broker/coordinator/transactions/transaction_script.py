@@ -1,6 +1,6 @@
 """Runs the commands of traces/*.txt: one request each to a transactional id in a known state.
 
-A command is a state and a request. The state is made anew for each of them, so that the order of
+A command is a state and a request. The state is made again for each of them, so that the order of
 commands does not matter:
 
     Absent       the id does not exist

@@ -567,7 +567,7 @@ def test_appends_and_reads_go_on() -> None:
 
 @pytest.mark.parametrize("step", range(4))
 def test_truncation_ends_a_run(step: int) -> None:
-    """A log that was cut keeps its segments, and the next run starts anew."""
+    """A log that was cut keeps its segments, and the next run starts again."""
     context = dirty()
     steps = iter(range(100))
 

@@ -95,7 +95,7 @@ def test_second_process_is_refused() -> None:
 
 
 def test_logs_come_back_after_a_clean_stop() -> None:
-    """Ids, offsets and watermarks; nothing is checked anew."""
+    """Ids, offsets and watermarks; nothing is checked again."""
     node = Node()
     node.append(node.create(), b"a", b"b")
     node.append(node.create(TopicPartition("topic", 1)), b"c")
@@ -491,7 +491,7 @@ def test_a_topic_made_anew_has_nothing_of_the_checkpoints_of_the_one_before(was_
 
 
 def test_a_checkpoint_that_is_late_does_not_undo_a_newer_one() -> None:
-    """A worker thread may come to write what was true before a log was cut, or made anew."""
+    """A worker thread may come to write what was true before a log was cut, or made again."""
     node = Node()
     for _ in range(3):
         node.append(node.create(), b"a")
@@ -533,7 +533,7 @@ def test_a_folder_of_another_topic_that_was_not_loaded_is_kept_aside() -> None:
 
 
 def test_an_error_of_a_log_that_was_replaced_fails_its_own_directory() -> None:
-    """A flush in a thread may end when its topic is made anew already, in another directory."""
+    """A flush in a thread may end when its topic is made again already, in another directory."""
     node = Node("/a", "/b")
     old = node.create()
     other = node.create(TopicPartition("other", 0))
@@ -552,7 +552,7 @@ def test_an_error_of_a_log_that_was_replaced_fails_its_own_directory() -> None:
 
 
 def test_a_cut_takes_the_checkpoint_of_the_cleaner_back() -> None:
-    """What is written there anew is not compacted: a hole in it is a loss."""
+    """What is written there again is not compacted: a hole in it is a loss."""
     node = Node()
     log = node.create()
     node.append(log, b"a", b"b")

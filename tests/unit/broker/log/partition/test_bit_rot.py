@@ -131,7 +131,7 @@ def test_a_damaged_index_is_rebuilt(name: str) -> None:
 
 
 def test_times_do_not_hang_on_a_damaged_index() -> None:
-    """Where records are looked for by an index that lies, it is made anew."""
+    """Where records are looked for by an index that lies, it is made again."""
     context = LogContext(index_interval_bytes=100)
     for number in range(40):
         context.append(b"x", timestamps=[NOW_MS + number])

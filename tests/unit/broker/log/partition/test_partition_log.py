@@ -177,7 +177,7 @@ def test_follower_starts_within_a_batch_where_the_leaders_log_does() -> None:
     follower.commit()
     follower.log.delete_records_before(2)
     assert follower.values()[-2:] == [b"c", b"d"]
-    with pytest.raises(KafkaError):  # only an empty log may begin anew
+    with pytest.raises(KafkaError):  # only an empty log may begin again
         follower.log.append_as_follower(batch(b"x", b"y", base_offset=3), NOW_MS)
 
 

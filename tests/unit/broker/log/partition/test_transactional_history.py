@@ -47,7 +47,7 @@ class Seen:
 
 
 class Model:
-    """What was appended, and what follows from it, computed anew each time."""
+    """What was appended, and what follows from it, computed again each time."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

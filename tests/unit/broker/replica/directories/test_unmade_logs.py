@@ -88,7 +88,7 @@ async def test_a_log_that_was_on_another_disk_is_made_anew_to_follow(told: bytes
 
 @pytest.mark.parametrize("told", [LOST, b"gone" * 4])
 async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> None:
-    """It would lead without what was acknowledged; an unclean election lets it begin anew."""
+    """It would lead without what was acknowledged; an unclean election lets it begin again."""
     broker = Broker(paths=PATHS)
     broker.publish(*placed_topic(told, isr=(1,), leader=NO_LEADER))
     with pytest.raises(KafkaError) as caught:

@@ -55,7 +55,7 @@ def test_a_user_with_the_password_is_let_in(mechanism: ScramMechanism) -> None:
 
 
 def test_a_wrong_password_is_refused() -> None:
-    """And the exchange is over: a client that goes on after the error begins anew at best."""
+    """And the exchange is over: a client that goes on after the error begins again at best."""
     server, client = exchange(), ScramTestClient(SHA_256, "alice", "guess")
     final = client.final(server.evaluate(client.first(), 0))
     with pytest.raises(LoginFailed) as refused:

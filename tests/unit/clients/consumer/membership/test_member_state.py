@@ -20,7 +20,7 @@ LEGAL = {
 
 @pytest.mark.parametrize("state", ClassicMemberState)
 def test_moves(state: ClassicMemberState) -> None:
-    """A member may be thrown out or fail in every state; one that has failed may begin anew."""
+    """A member may be thrown out or fail in every state; one that has failed may begin again."""
     moves = {other for other in ClassicMemberState if state.may_become(other)}
     ends = {S.UNJOINED} if state is S.FAILED else {S.UNJOINED, S.FAILED}
     assert moves == LEGAL.get(state, set()) | ends

@@ -338,7 +338,7 @@ def test_rebalance_told_by_heartbeat() -> None:
     [(ErrorCode.ILLEGAL_GENERATION, True), (ErrorCode.UNKNOWN_MEMBER_ID, False)],
 )
 def test_thrown_out(code: ErrorCode, keeps_id: bool) -> None:
-    """What the member owned is lost; it joins anew, with its id if that is still good."""
+    """What the member owned is lost; it joins again, with its id if that is still good."""
     core = stable()
     core.heartbeat_answered(beat(core, 3_000), code, 3_000)
     assert not core.can_commit
@@ -403,7 +403,7 @@ def test_thrown_out_while_it_gives_up() -> None:
 
 
 def test_the_leader_watches_partitions() -> None:
-    """More of them make the group share out anew; followers leave that to the leader."""
+    """More of them make the group share out again; followers leave that to the leader."""
     core = stable()
     core.leader.metadata_changed({"a": 1, "other": 5})
     assert core.step(0) == WaitUntil(None)

@@ -1,4 +1,4 @@
-"""Times of heartbeats, looked up anew when configurations have changed."""
+"""Times of heartbeats, looked up again when configurations have changed."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class StreamsContext:
         self.load()
 
     def load(self) -> None:
-        """Begin anew from the log, as after a crash."""
+        """Begin again from the log, as after a crash."""
         self.registry = GroupRegistry()
         self.deadlines = DeadlineQueue()
         times = HeartbeatTimes(

@@ -191,7 +191,7 @@ def test_targets_are_not_computed_too_often(members: Members) -> None:
 
 
 def test_a_deleted_group_is_not_waited_for(members: Members) -> None:
-    """Its tombstones end the wait for members; a new group of the name waits anew."""
+    """Its tombstones end the wait for members; a new group of the name waits again."""
     members.settings.values["streams.initial.rebalance.delay.ms"] = 3_000
     members.join("a")
     members.heartbeat(StreamsGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=-1))
