@@ -41,7 +41,7 @@ conformance/cli/test_transcripts: clients/cli/topics/ commands offsets
 conformance/clients_trio/test_programs: clients/admin/ lag
 unit/kraftrio/testing/explaining/test_explain: kraftrio/testing/explaining/ evidence gathering
 unit/kraftrio/testing/explaining/test_rereads: kraftrio/testing/explaining/ requests
-sim/test_disk: kraftrio/testing/simulation/ damage disk disk_image survival
+sim/test_disk: kraftrio/testing/simulation/ damage disk disk_image file_tree survival
 sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 unit/kraftrio/testing/faults/test_player: kraftrio/testing/simulation/ in_sync
 unit/kraftrio/testing/explaining/test_exchanges: kraftrio/testing/traffic/ frames simulated traffic

@@ -113,7 +113,7 @@ class DiskFaults:
             await self._owner.stop_node(node)
         else:
             node.crash()
-        paths = [p for p in node.disk.files(*_SMALL_FILES) if not is_metadata(p)]
+        paths = [p for p in node.disk.tree.files(*_SMALL_FILES) if not is_metadata(p)]
         self._damage(node, paths, 4)
         await self._owner.restart(node)
         await trio.sleep(self._owner.length_s())
@@ -124,7 +124,7 @@ class DiskFaults:
             return
         self._cluster.weak.add(node.node_id)
         how = self._rng.choice(("serve", "stop", "kill", "kill"))
-        paths = [path for path in node.disk.files(".log") if _is_log(path)]
+        paths = [path for path in node.disk.tree.files(".log") if _is_log(path)]
         if how == "kill":  # recovery trusts what was synced long ago
             paths = list({path.rpartition("/")[0]: path for path in paths}.values())
         rotten = self._damage(node, paths, self._rng.choice((1, 1, 5)))
@@ -157,7 +157,7 @@ class DiskFaults:
         serves = self._rng.random() < 0.3
         if not serves:
             node.crash()
-        paths = [path for path in node.disk.files(*_METADATA_FILES) if is_metadata(path)]
+        paths = [path for path in node.disk.tree.files(*_METADATA_FILES) if is_metadata(path)]
         self._damage(node, paths, 1)
         if not serves:
             await self._owner.restart(node)

@@ -65,7 +65,7 @@ class SegmentShape:
         if not segment.size_bytes:
             raise SimulationFailure(f"{name}: the segment of {base} is empty, {next_base} follows")
         path = segment.log_file.path
-        headers = list(iter_headers(self._node.disk.contents(path)[: segment.size_bytes]))
+        headers = list(iter_headers(self._node.disk.tree.contents(path)[: segment.size_bytes]))
         first, end = headers[0].base_offset, headers[-1].next_offset
         has_gap = end < next_base or first > base
         if end > next_base or first < base or (has_gap and not compacts):

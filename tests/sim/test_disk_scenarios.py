@@ -39,7 +39,7 @@ async def rot_under_a_leader(stage: Stage) -> None:
     await stage.until(lambda: stage.image(tp).isr == (1, 2), "broker 3 is fenced")
     expect(await stage.produce(client, 1, tp, *_VALUES) is ErrorCode.NONE, "all is acknowledged")
     disk = stage.node(1).disk
-    (path,) = (path for path in disk.files(".log") if "/t-0/" in path)
+    (path,) = (path for path in disk.tree.files(".log") if "/t-0/" in path)
     expect(disk.rot(path, Random(stage.world.seed)), "something is rotten")
     stage.node(3).start()
     await stage.until(lambda: _follows(stage, 3, tp, 1), "broker 3 follows broker 1")
@@ -81,7 +81,7 @@ async def rot_under_a_voter(stage: Stage) -> None:
     await ask_for_topic(stage, "t", answers)
     expect(answers == [ErrorCode.NONE], f"the topic is there: {answers}")
     follower.crash()
-    (path,) = (path for path in follower.disk.files(".log") if is_metadata(path))
+    (path,) = (path for path in follower.disk.tree.files(".log") if is_metadata(path))
     expect(follower.disk.rot(path, Random(stage.world.seed)), "something is rotten")
     leader.crash()
     stage.mend()

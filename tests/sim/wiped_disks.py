@@ -59,7 +59,7 @@ class WipedDisks:
             await self._owner.stop_node(node)
         path = self._choose_path(node)
         self._cluster.world.note(node.name, "disk", f"{path} is empty")
-        node.disk.wipe(path)
+        node.disk.tree.wipe(path)
         await self._owner.restart(node)
         await self._demand_return(node)
         self._cluster.wiped.discard(node.node_id)
