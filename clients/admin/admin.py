@@ -5,7 +5,8 @@ is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `tra
 `log_dirs` and `cluster`, what only one kind of group has in `share_groups` and `streams_groups`,
 who gets in and may do what in `admin/security/`, and how requests find their broker in
 `admin/calls`. Calls about several items return `Results` and raise the first item's error, unless
-`raise_errors` is False. Calls may run side by side.
+`raise_errors` is False. Calls may run side by side. The class is as flat as Java's Admin, which
+programs know: a method for each call, and none of them decides anything.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".

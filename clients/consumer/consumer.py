@@ -17,7 +17,8 @@ Owns what programs call; `polling` is the course of a call for records, `subscri
 What only changes the consumer's mind (`seek`, `pause`) is not async, and raises at once for a
 partition that is not assigned. What asks brokers is async and has `timeout_ms`, which is
 default_api_timeout_ms unless given. Offsets are positions: the next record to read. A TypeError or
-ValueError is raised at once for an argument that cannot be sent (see `arguments`).
+ValueError is raised at once for an argument that cannot be sent (see `arguments`). The class is as
+flat as Java's Consumer, which programs know; what a call does is done by the parts named above.
 
 Names and defaults of the settings are those of the Java consumer in snake_case. Kafka
 documentation, "Consumer API".

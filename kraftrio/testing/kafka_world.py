@@ -50,7 +50,7 @@ from kraftrio.testing.faults.player import FaultPlayer
 from kraftrio.testing.faults.requests import DisturbedRequests, RequestFaults
 from kraftrio.testing.leftovers import LeftOpen, Leftovers
 from kraftrio.testing.node_settings import node_settings
-from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.cluster import Shape, SimCluster
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
@@ -101,7 +101,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         self._start = None if start is None else snapshot_at(start, brokers)
         if self._start is not None:
             self._world.start_wall_ms = self._start.wall_ms
-        self._cluster: Cluster | None = None
+        self._cluster: SimCluster | None = None
         self._contents: Contents | None = None
         self._former: Contents | None = None  # before the last snapshot was restored
         self._on_demand: WorldFaults | None = None
@@ -126,7 +126,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
 
         async def body() -> None:
             async with trio.open_nursery() as nursery:
-                cluster = Cluster(self._world, nursery, self._shape)
+                cluster = SimCluster(self._world, nursery, self._shape)
                 on_demand = self._look_after(cluster)
                 await self._begin(self._start)
                 nursery.start_soon(FaultPlayer(on_demand).play, self.faults)
@@ -151,7 +151,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
             raise failures[0]
         return results[0]
 
-    def _look_after(self, cluster: Cluster) -> WorldFaults:
+    def _look_after(self, cluster: SimCluster) -> WorldFaults:
         """Be the world of a cluster."""
         self._cluster, self._contents, self._former = cluster, None, None
         self._traffic = SimTraffic(cluster)
@@ -233,7 +233,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
             surroundings.chance.reset(tokens[1])
             surroundings.network.reset(tokens[0])
 
-    def _running(self) -> Cluster:
+    def _running(self) -> SimCluster:
         if self._cluster is None:
             raise RuntimeError(
                 "this world does not run: make the test `async def`, or pass a function to run()"
@@ -341,7 +341,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         other = copy(self)
         prefix = f"fork{next(self._fork_numbers)}-"
         other._look_after(
-            Cluster(
+            SimCluster(
                 self._world, cluster.nursery, self._shape, internet=cluster.internet, prefix=prefix
             )
         )

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 
 
 class Owner(Protocol):
@@ -32,7 +32,7 @@ class Owner(Protocol):
 class DirectoryFaults:
     """See the module."""
 
-    def __init__(self, owner: Owner, cluster: Cluster, rng: Random) -> None:
+    def __init__(self, owner: Owner, cluster: SimCluster, rng: Random) -> None:
         self._owner = owner
         self._cluster = cluster
         self._rng = rng

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import trio
 
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.damage import BadReads, is_metadata
 from kraftrio.testing.simulation.disk_calls import FailingCalls
 from kraftrio.testing.simulation.incarnation import Incarnation
@@ -53,7 +53,7 @@ class Owner(Protocol):
 class DiskFaults:
     """See the module."""
 
-    def __init__(self, owner: Owner, cluster: Cluster, rng: Random) -> None:
+    def __init__(self, owner: Owner, cluster: SimCluster, rng: Random) -> None:
         self._owner = owner
         self._cluster = cluster
         self._rng = rng

@@ -26,7 +26,7 @@ from kraftrio.net.connection import (
     open_connection,
 )
 from kraftrio.net.transport import Network
-from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster
+from kraftrio.testing.simulation.cluster import BROKER_PORT, SimCluster
 from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
@@ -90,7 +90,7 @@ class GuardedTopic:
     """
 
     def __init__(
-        self, cluster: Cluster, history: RightsHistory, admin: SimClient, writer: SimClient
+        self, cluster: SimCluster, history: RightsHistory, admin: SimClient, writer: SimClient
     ) -> None:
         self._cluster = cluster
         self._world = cluster.world

@@ -28,7 +28,7 @@ from typing import Any
 
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.state.partition_state import Role
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.incarnation import Incarnation
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
@@ -59,7 +59,7 @@ class _NodeView:
 class Invariants:
     """See the module."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._views: dict[int, _NodeView] = {}
         self._raft_leaders: dict[int, int] = {}

@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.wire.messages.admin import ElectLeadersRequest
 from tests.sim.client import SimClient, Unavailable
 
@@ -63,7 +63,7 @@ class HeldMetadata:
 class LeaderChanges:
     """See the module."""
 
-    def __init__(self, owner: Owner, cluster: Cluster, rng: Random, client: SimClient) -> None:
+    def __init__(self, owner: Owner, cluster: SimCluster, rng: Random, client: SimClient) -> None:
         self._owner = owner
         self._cluster = cluster
         self._rng = rng

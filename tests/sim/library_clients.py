@@ -39,7 +39,7 @@ from kraftrio.clients.errors import (
     UnknownTopicOrPartitionError,
 )
 from kraftrio.clients.producer.producer import Delivery, Producer
-from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure, World
 from kraftrio.wire.primitives import TopicPartition
@@ -53,7 +53,7 @@ _LOST_PLACE = (CommitFailedError, RebalanceInProgressError)
 class Machine:
     """A machine for one program: its clients reach the cluster over a network of their own."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: SimCluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
         self.host = cluster.new_host(name)

@@ -20,7 +20,7 @@ from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers
@@ -77,7 +77,7 @@ class SegmentShape:
 class IsrCompleteness:
     """What is committed of each partition, and whether the members of its ISR hold it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._committed: dict[Key, int] = {}
         self._image: MetadataImage | None = None

@@ -19,7 +19,7 @@ from random import Random
 
 import trio
 
-from kraftrio.testing.simulation.cluster import Cluster, DiskSpeed, SimNode
+from kraftrio.testing.simulation.cluster import DiskSpeed, SimCluster, SimNode
 from kraftrio.testing.simulation.in_sync import has_partners, is_in_sync
 from kraftrio.testing.simulation.network import LinkQuality, SimSocket
 from kraftrio.testing.simulation.world import SimulationFailure
@@ -39,7 +39,7 @@ _AFTERMATH_S = 10.0  # what was held up may come late
 class Nemesis:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, options: Options, client: SimClient) -> None:
+    def __init__(self, cluster: SimCluster, options: Options, client: SimClient) -> None:
         self._cluster = cluster
         self._options = options
         self._rng: Random = cluster.world.rng("nemesis")

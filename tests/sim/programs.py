@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.history import History
 from tests.sim.library_clients import (
@@ -42,7 +42,7 @@ class LibraryPrograms:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         kinds: Sequence[str],
         topic_partitions: Sequence[TopicPartition],

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kraftrio.kraft_meta.metadata.acl_image import Acl
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.scram_image import ScramUser
-from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.protocol.acls import AclOperation, AclPermissionType, PatternType
 from tests.sim.logins import SHA_256
@@ -66,7 +66,7 @@ def _counts(acl: Acl, operation: AclOperation) -> bool:
 class RightsHistory:
     """See the module."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._images: dict[int, MetadataImage] = {}
         self._by_offset: dict[int, Rights] = {}

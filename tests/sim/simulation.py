@@ -22,7 +22,7 @@ import trio
 
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import MetadataImage
-from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.world import SimulationFailure, Trace, World, describe
 from kraftrio.wire.primitives import TopicPartition
@@ -164,7 +164,7 @@ class Simulation:
         """Run all phases."""
         options, world = self.options, self.world
         async with trio.open_nursery() as nursery:
-            cluster = self.cluster = Cluster(world, nursery, options.shape, options.quality)
+            cluster = self.cluster = SimCluster(world, nursery, options.shape, options.quality)
             self._nursery = nursery
             cluster.files = options.files()
             if options.is_secured:

@@ -16,7 +16,7 @@ import trio
 from kraftrio.broker.log.partition.partition_log import PartitionLog
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
-from kraftrio.testing.simulation.cluster import Cluster, FileSizes, Shape, SimNode
+from kraftrio.testing.simulation.cluster import FileSizes, Shape, SimCluster, SimNode
 from kraftrio.testing.simulation.world import SimulationFailure, World
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -98,7 +98,7 @@ class Stage:
         self, world: World, nursery: trio.Nursery, shape: Shape, *, may_lose: bool
     ) -> None:
         self.world = world
-        self.cluster = Cluster(world, nursery, shape)
+        self.cluster = SimCluster(world, nursery, shape)
         self._nursery = nursery
         self._conditions: dict[trio.Event, Callable[[], bool]] = {}
         if not may_lose:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.cluster import Shape, SimCluster
 from kraftrio.testing.simulation.world import World
 from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.sim.client import SimClient, Unavailable, client_of
@@ -31,7 +31,7 @@ def test_the_offsets_topic_waits_for_enough_brokers() -> None:
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            cluster = Cluster(world, nursery, Shape(3, separate_controllers=True))
+            cluster = SimCluster(world, nursery, Shape(3, separate_controllers=True))
             for node_id in FIRST:
                 cluster.nodes[node_id].start()
             await cluster.wait_until(lambda: cluster.nodes[1].is_ready, "one broker is up", 60)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import trio
 
-from kraftrio.testing.simulation.cluster import Cluster, Shape
+from kraftrio.testing.simulation.cluster import Shape, SimCluster
 from kraftrio.testing.simulation.world import World
 
 _CONTROLLER = 101
@@ -27,7 +27,7 @@ def test_a_controller_that_stood_still_fences_nobody_who_waited() -> None:
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            cluster = Cluster(
+            cluster = SimCluster(
                 world, nursery, _OneController(3, True, {"kraftrio.cluster.id": _CLUSTER_ID})
             )
             cluster.start()

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.world import SimulationFailure
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
@@ -42,7 +42,7 @@ class Owner(Protocol):
 class WipedDisks:
     """See the module."""
 
-    def __init__(self, owner: Owner, cluster: Cluster, rng: Random) -> None:
+    def __init__(self, owner: Owner, cluster: SimCluster, rng: Random) -> None:
         self._owner = owner
         self._cluster = cluster
         self._rng = rng

@@ -15,7 +15,7 @@ from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.testing.explaining.evidence import Evidence
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.lines import told
-from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.story import Event, events_of
 from kraftrio.wire.primitives import TopicPartition
@@ -25,7 +25,7 @@ _LINKS = frozenset({"hang", "mend", "cut"})  # what happens to the network, of w
 
 
 def story_of(
-    world: World, cluster: Cluster | None, exchanges: Exchanges | None, *, packets: bool = False
+    world: World, cluster: SimCluster | None, exchanges: Exchanges | None, *, packets: bool = False
 ) -> list[Event]:
     """The events of a world in the order of their times, with what clients asked for.
 
@@ -47,7 +47,7 @@ def _in_order(world: World, asked: Iterable[Event], *, packets: bool = False) ->
     return sorted([*traced, *asked], key=lambda event: float(event.time))
 
 
-def _topic_names(cluster: Cluster, exchanges: Exchanges) -> dict[bytes, str]:
+def _topic_names(cluster: SimCluster, exchanges: Exchanges) -> dict[bytes, str]:
     """The topics that there are, and those that clients were told of."""
     nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
     names = {
@@ -62,7 +62,7 @@ def _topic_names(cluster: Cluster, exchanges: Exchanges) -> dict[bytes, str]:
     return names
 
 
-def of_world(world: World, cluster: Cluster, exchanges: Exchanges | None) -> Evidence:
+def of_world(world: World, cluster: SimCluster, exchanges: Exchanges | None) -> Evidence:
     """Everything that happened in a world so far."""
     assert exchanges is not None
     nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}

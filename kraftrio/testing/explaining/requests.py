@@ -1,7 +1,7 @@
 """What exchanges say about one partition: what was sent to it, read from it, and committed of it.
 
-Owns: `Send`, `Delivery`, `Commit` and `Position`, and what finds them. Topics come by name or by
-id, so both are compared.
+Owns: `Send`, `FetchedRecord`, `Commit` and `GivenPosition`, and what finds them. Topics come by
+name or by id, so both are compared.
 
 Called by: `visibility`, `rereads`, `placement`.
 """
@@ -42,7 +42,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class FetchedRecord:
     """An answer to a Fetch, with a record in it, that came to its reader."""
 
     exchange: Exchange
@@ -59,7 +59,7 @@ class Commit:
     error: ErrorCode | None
 
 
-class Position(NamedTuple):
+class GivenPosition(NamedTuple):
     """A position that a broker gave to a reader: its group's commit, or the answer to a search."""
 
     exchange: Exchange
@@ -103,7 +103,7 @@ def sends(evidence: Evidence, topic: str) -> Iterator[Send]:
                     yield Send(exchange, place, header, record, error, offset)
 
 
-def deliveries(evidence: Evidence, place: Place) -> list[Delivery]:
+def deliveries(evidence: Evidence, place: Place) -> list[FetchedRecord]:
     """Every time that a client was given the record, but for those of the test itself."""
     topic_ids = evidence.topic_ids(place.topic)
     positions: dict[tuple[int, int], int] = {}  # of sessions, by connection
@@ -128,15 +128,15 @@ def deliveries(evidence: Evidence, place: Place) -> list[Delivery]:
                 for _, records in batches_in(records_view(data.records))
                 for record in records
             ):
-                found.append(Delivery(exchange, positions[session]))
+                found.append(FetchedRecord(exchange, positions[session]))
     return found
 
 
-def fetch_offsets(evidence: Evidence, place: Place, reader: tuple[str, str]) -> list[Delivery]:
+def fetch_offsets(evidence: Evidence, place: Place, reader: tuple[str, str]) -> list[FetchedRecord]:
     """Where a reader fetched the partition from, each time that it named its position."""
     topic_ids = evidence.topic_ids(place.topic)
     return [
-        Delivery(exchange, wanted.fetch_offset)
+        FetchedRecord(exchange, wanted.fetch_offset)
         for exchange in evidence.exchanges
         if exchange.api_key == ApiKey.FETCH and exchange.reader == reader
         for wanted in _partitions(exchange.request.topics, "partitions", place.topic, topic_ids)
@@ -180,9 +180,9 @@ def commits(evidence: Evidence, topic_partition: TopicPartition) -> list[Commit]
 
 def positions(
     evidence: Evidence, topic_partition: TopicPartition, reader: tuple[str, str]
-) -> list[Position]:
+) -> list[GivenPosition]:
     """The positions for a partition that brokers gave to a reader."""
-    found: list[Position] = []
+    found: list[GivenPosition] = []
     for exchange in evidence.exchanges:
         if exchange.reader != reader or exchange.arrived_s is None:
             continue
@@ -200,13 +200,13 @@ def positions(
             ):
                 if entry.partition_index == topic_partition.partition and not entry.error_code:
                     timestamp = asked[entry.partition_index]
-                    found.append(Position(exchange, entry.offset, "", timestamp))
+                    found.append(GivenPosition(exchange, entry.offset, "", timestamp))
     return found
 
 
 def _committed(
     evidence: Evidence, topic_partition: TopicPartition, exchange: Exchange
-) -> Iterator[Position]:
+) -> Iterator[GivenPosition]:
     topic, number = topic_partition
     topic_ids = evidence.topic_ids(topic)
     answer = exchange.answer
@@ -214,7 +214,7 @@ def _committed(
     for group, topics in groups or [(exchange.request.group_id, answer.topics)]:
         for entry in _partitions(topics, "partitions", topic, topic_ids):
             if entry.partition_index == number and not entry.error_code:
-                yield Position(exchange, entry.committed_offset, group, 0)
+                yield GivenPosition(exchange, entry.committed_offset, group, 0)
 
 
 _NAME_A_GROUP = (

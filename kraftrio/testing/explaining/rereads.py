@@ -16,8 +16,8 @@ from kraftrio.testing.explaining.evidence import Answer, Evidence, Place, Reason
 from kraftrio.testing.explaining.exchanges import Exchange
 from kraftrio.testing.explaining.requests import (
     Commit,
-    Delivery,
-    Position,
+    FetchedRecord,
+    GivenPosition,
     commits,
     deliveries,
     fetch_errors,
@@ -51,7 +51,7 @@ def of_place(evidence: Evidence, place: Place) -> Answer:
     return _again(evidence, place, before, again)
 
 
-def _who(delivery: Delivery) -> str:
+def _who(delivery: FetchedRecord) -> str:
     machine, client_id = delivery.exchange.reader
     return f"{machine} (client.id {client_id})"
 
@@ -65,7 +65,7 @@ def _arrived_s(exchange: Exchange) -> float:
     return exchange.arrived_s
 
 
-def _again(evidence: Evidence, place: Place, before: Delivery, again: Delivery) -> Answer:
+def _again(evidence: Evidence, place: Place, before: FetchedRecord, again: FetchedRecord) -> Answer:
     """Tell why the second of two readings began where it did."""
     reader = again.exchange.reader
     since_s = _arrived_s(before.exchange)
@@ -104,8 +104,8 @@ def _again(evidence: Evidence, place: Place, before: Delivery, again: Delivery) 
 
 
 def _first_fetch_back(
-    evidence: Evidence, place: Place, again: Delivery, since_s: float
-) -> Delivery:
+    evidence: Evidence, place: Place, again: FetchedRecord, since_s: float
+) -> FetchedRecord:
     """The first request after a time by which the reader came back to the record."""
     for fetch in fetch_offsets(evidence, place, again.exchange.reader):
         if fetch.exchange.sent_s >= since_s and fetch.fetch_offset <= place.offset:
@@ -122,7 +122,7 @@ def _went_past(
     )
 
 
-def _from_commit(evidence: Evidence, place: Place, since_s: float, origin: Position) -> Answer:
+def _from_commit(evidence: Evidence, place: Place, since_s: float, origin: GivenPosition) -> Answer:
     """The reader began at its group's committed offset: why was that not behind the record?"""
     group, until_s = origin.group, origin.exchange.sent_s
     own = [
@@ -165,7 +165,7 @@ def _rebalance(evidence: Evidence, group: str, since_s: float, until_s: float) -
 
 
 def _from_search(
-    evidence: Evidence, place: Place, reader: tuple[str, str], origin: Position
+    evidence: Evidence, place: Place, reader: tuple[str, str], origin: GivenPosition
 ) -> Answer:
     """The reader searched for where to begin: why had it to?"""
     until_s, event = origin.exchange.sent_s, evidence.line_of(origin.exchange)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.faults.moves import Moves
 from kraftrio.testing.faults.requests import RequestFaults
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.network import Internet
 from kraftrio.testing.traffic.traffic import LOOKER, Traffic
@@ -27,7 +27,7 @@ _FAILED = (BROKEN, "log directory that is offline", "no log directory is online"
 class NodeFaults:
     """What can be done to one node."""
 
-    def __init__(self, node: SimNode, cluster: Cluster) -> None:
+    def __init__(self, node: SimNode, cluster: SimCluster) -> None:
         self._node = node
         self._world = cluster.world
 
@@ -155,7 +155,7 @@ class WorldFaults:
     """
 
     def __init__(
-        self, cluster: Cluster, traffic: Traffic, contents: Callable[[], Contents]
+        self, cluster: SimCluster, traffic: Traffic, contents: Callable[[], Contents]
     ) -> None:
         self.cluster = cluster
         self.requests = RequestFaults(traffic)

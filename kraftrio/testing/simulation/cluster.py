@@ -1,6 +1,6 @@
 """Whole nodes in one world: production code on simulated disks, networks and clocks.
 
-Owns: `SimNode` (one machine and the lives of the process on it) and `Cluster`. Rules:
+Owns: `SimNode` (one machine and the lives of the process on it) and `SimCluster`. Rules:
 1. A node is a `broker.node.Node` as the command line runs it; nothing of it is replaced but its
    `Environment`. What it keeps from one life to the next is its disk.
 2. A crash stops a process between two steps of its tasks: at that instant its disk and network are
@@ -118,7 +118,7 @@ class Shape:
 class SimNode:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, node_id: int, roles: str, rng: random.Random) -> None:
+    def __init__(self, cluster: SimCluster, node_id: int, roles: str, rng: random.Random) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._rng = rng
@@ -358,7 +358,7 @@ def _is_plain(failure: BaseException) -> bool:
     return isinstance(failure, NodeError)
 
 
-class Cluster:
+class SimCluster:
     """All nodes of a simulation, and the network between them and their clients.
 
     Args:

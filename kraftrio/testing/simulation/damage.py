@@ -19,7 +19,7 @@ _LENGTH_AT, _EPOCH_AT, _MAGIC_AT, _CRC_AT = 8, 12, 16, 17
 _LOG_OVERHEAD = 12
 
 
-class Place(NamedTuple):
+class FlippedBit(NamedTuple):
     """A bit of a file."""
 
     position: int
@@ -33,14 +33,14 @@ def is_metadata(path: str) -> bool:
 
 def place_of(
     path: str, data: bytes | bytearray, rng: random.Random, start: int, end: int
-) -> Place | None:
+) -> FlippedBit | None:
     """Choose a bit of a file between two positions; None: there is none that may be flipped."""
     if start >= end:
         return None
     position = rng.randrange(start, end)
     mask = 1 << rng.randrange(8)
     if not path.endswith(_BATCHES):
-        return Place(position, mask if path.endswith((".index", ".snapshot")) else 0x40)
+        return FlippedBit(position, mask if path.endswith((".index", ".snapshot")) else 0x40)
     batch = _batch_around(data, position)
     if batch is None:
         return None
@@ -49,7 +49,7 @@ def place_of(
     at = position - batch
     if at < protected or _EPOCH_AT <= at < _MAGIC_AT:
         position = batch + _CRC_AT
-    return Place(position, mask) if start <= position < end else None
+    return FlippedBit(position, mask) if start <= position < end else None
 
 
 def _batch_around(data: bytes | bytearray, position: int) -> int | None:
@@ -75,7 +75,7 @@ class BadReads:
 
     def place(
         self, path: str, data: bytes | bytearray, position: int, size_bytes: int
-    ) -> Place | None:
+    ) -> FlippedBit | None:
         """Choose what a read of a file gives wrong, if anything."""
         if not size_bytes or not path.endswith(".log") or self._rng.random() >= self._chance:
             return None

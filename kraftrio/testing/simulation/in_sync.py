@@ -6,17 +6,17 @@ Called by: who injects faults that cost a replica what was not synced.
 from __future__ import annotations
 
 from kraftrio.kraft_meta.metadata.image import MetadataImage
-from kraftrio.testing.simulation.cluster import Cluster, SimNode
+from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 
 
-def _active_image(cluster: Cluster) -> MetadataImage | None:
+def _active_image(cluster: SimCluster) -> MetadataImage | None:
     """What the active controller knows; None: there is none, or there seem to be two."""
     nodes = [node for node in cluster.nodes.values() if node.node is not None]
     images = [node.quorum.image for node in nodes if node.quorum.is_active_controller]
     return images[0] if len(images) == 1 else None
 
 
-def has_partners(cluster: Cluster, node: SimNode) -> bool:
+def has_partners(cluster: SimCluster, node: SimNode) -> bool:
     """Tell whether every broker is up, and each replica of a node has partners in the ISR, which no
     leader is about to take out of it.
     """
@@ -37,7 +37,7 @@ def has_partners(cluster: Cluster, node: SimNode) -> bool:
     )
 
 
-def is_in_sync(cluster: Cluster, node: SimNode) -> bool:
+def is_in_sync(cluster: SimCluster, node: SimNode) -> bool:
     """Tell whether a node is up, and in every ISR that it belongs to."""
     image = _active_image(cluster)
     if image is None or not (node.is_ready or not node.is_broker):

@@ -48,7 +48,7 @@ class LinkQuality:
 
 
 @dataclass(slots=True)
-class Link:
+class SimLink:
     """One direction between two hosts."""
 
     name: str
@@ -84,7 +84,7 @@ class SimSocket:
     )
 
     def __init__(
-        self, internet: Internet, connection_id: int, link: Link, host: Host, port: int
+        self, internet: Internet, connection_id: int, link: SimLink, host: Host, port: int
     ) -> None:
         self._internet = internet
         self.connection_id = connection_id
@@ -342,7 +342,7 @@ class Internet:
         self.rng: random.Random = world.rng("network")
         self.quality = quality if quality is not None else LinkQuality()
         self.hosts: dict[str, Host] = {}
-        self.links: dict[tuple[str, str], Link] = {}
+        self.links: dict[tuple[str, str], SimLink] = {}
         self.observers: list[Callable[[SimSocket, bytes], None]] = []  # of all that is sent
         self.arrival_observers: list[Callable[[SimSocket, bytes], None]] = []  # (sender, piece)
         self._ids = itertools.count(1)
@@ -356,14 +356,14 @@ class Internet:
             found = self.hosts[name] = Host(name, f"10.0.{number // 250}.{number % 250}")
         return found
 
-    def link(self, source: str, target: str) -> Link:
+    def link(self, source: str, target: str) -> SimLink:
         """Find or make the direction from one host to another."""
         found = self.links.get((source, target))
         if found is None:
             quality = self.quality
             if source == target:
                 quality = LinkQuality(0.00002, 0.00002, 1e10, 0.0)
-            found = self.links[source, target] = Link(f"{source}>{target}", quality)
+            found = self.links[source, target] = SimLink(f"{source}>{target}", quality)
         return found
 
     # -- carrying -------------------------------------------------------------------------------
@@ -430,7 +430,7 @@ class Internet:
             peer.inbox += piece
         peer.wake_reader()
 
-    def _reset_later(self, sock: SimSocket, link: Link) -> None:
+    def _reset_later(self, sock: SimSocket, link: SimLink) -> None:
         delay = link.quality.latency_s
 
         def reset() -> None:
@@ -488,7 +488,7 @@ class Internet:
             raise found
         return found
 
-    def _carry(self, link: Link, deliver: Callable[[], None]) -> None:
+    def _carry(self, link: SimLink, deliver: Callable[[], None]) -> None:
         """Carry one packet without a connection over a link."""
 
         def arrive() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import trio
 
 from kraftrio.broker.server.context import RequestContext
-from kraftrio.testing.simulation.cluster import BROKER_PORT, Cluster
+from kraftrio.testing.simulation.cluster import BROKER_PORT, SimCluster
 from kraftrio.testing.simulation.network import HostNetwork, SimSocket
 from kraftrio.testing.traffic.frames import FRAME_SIZE, FrameCutter
 from kraftrio.testing.traffic.traffic import Talk, Traffic
@@ -21,7 +21,7 @@ _DUPLICATE_DEADLINE_S = 30.0
 class SimTalk(Talk):
     """See `Talk`; with the four ends that frames come by."""
 
-    def __init__(self, sock: SimSocket, cluster: Cluster) -> None:
+    def __init__(self, sock: SimSocket, cluster: SimCluster) -> None:
         self.number = sock.connection_id
         self.machine = sock.host.name
         self.node = sock.peer.host.name
@@ -59,7 +59,7 @@ class SimTalk(Talk):
 class SimTraffic(Traffic):
     """See `Traffic`; it ends with `end`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self._internet = cluster.internet

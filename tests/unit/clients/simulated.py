@@ -16,7 +16,7 @@ from kraftrio.clients.producer.producer import Producer
 from kraftrio.kraft_meta.metadata.image import PartitionImage
 from kraftrio.net.transport import Network
 from kraftrio.testing import KafkaWorld
-from kraftrio.testing.simulation.cluster import Cluster
+from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.world import START_WALL_MS
 
 
@@ -27,7 +27,7 @@ class Kafka:
         self.world = world
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> SimCluster:
         return self.world._running()
 
     @property
