@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import FindCoordinatorRequest
 from kraftrio.wire.messages.data import (
     InitProducerIdRequest,
 )
-from kraftrio.wire.messages.groups import DescribeGroupsRequest
+from kraftrio.wire.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from tests.conformance.broker_process import KIND
 from tests.conformance.cases.members import (
     Member,
@@ -23,6 +25,7 @@ from tests.conformance.cases.members import (
     fetch_offset,
     subscription,
 )
+from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cluster_calls import Connect, NewTopic
 from tests.conformance.cluster_process import Cluster
 
@@ -57,6 +60,43 @@ def test_coordinator_without_enough_replicas(
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert fetch_offset(client, group, topic).committed_offset == 7
+
+
+def test_every_version_finds_the_broker_that_takes_members(
+    cluster: Cluster, connect: Connect, unique_group: Callable[[], str]
+) -> None:
+    """For one key or several (KIP-699), whichever broker is asked; and asking makes no group."""
+    coordinators = {group: cluster.coordinator(group) for group in (unique_group(), unique_group())}
+    clients = {node_id: connect(node_id) for node_id in cluster.nodes}
+
+    def found_by(client: RawClient, version: int) -> dict[str, int]:
+        if version >= 4:
+            request = FindCoordinatorRequest(coordinator_keys=list(coordinators))
+            return {one.key: one.node_id for one in client.call(request, version).coordinators}
+        return {
+            group: client.call(FindCoordinatorRequest(key=group), version).node_id
+            for group in coordinators
+        }
+
+    for client in clients.values():
+        cluster.wait_until(lambda c=client: found_by(c, 0) == coordinators, "it is known")  # type: ignore[misc]
+        assert [found_by(client, version) for version in range(7)] == [coordinators] * 7
+    for group, coordinator in coordinators.items():
+        member = Member(clients[coordinator], group)
+        cluster.wait_until(partial(_is_given_an_id, member), "it takes members")
+        for other in cluster.others(coordinator):
+            refused = Member(clients[other], group).try_join()
+            assert refused.error_code == ErrorCode.NOT_COORDINATOR
+    transactional_id = unique_group()
+    for client in clients.values():
+        client.call(FindCoordinatorRequest(coordinator_keys=[transactional_id], key_type=1))
+    listed = [one for client in clients.values() for one in client.call(ListGroupsRequest()).groups]
+    assert transactional_id not in [one.group_id for one in listed]
+
+
+def _is_given_an_id(member: Member) -> bool:
+    """Whether the broker that is asked takes the member; one that is loading does not yet."""
+    return member.try_join().error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.parametrize("rejoin", ["other protocol", "same protocol"])
