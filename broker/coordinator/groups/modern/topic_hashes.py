@@ -8,7 +8,7 @@ those in its records. Called by groups before they bump their epoch.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xxhash import xxh3_64_intdigest
 
@@ -32,27 +32,31 @@ class TopicHashes:
 
     def of_group(self, topic_names: Iterable[str]) -> int:
         """Return the hash of the existing ones of some topics; 0 if there are none."""
-        hashes = [
-            self._of_topic(topic)
-            for name in sorted(topic_names)
-            if (topic := self._metadata.topic(name)) is not None
-        ]
+        topics = self._metadata.image.topics_by_name
+        kept, hashes, racks = self._kept, [], None
+        for name in sorted(topic_names):
+            topic = topics.get(name)
+            if topic is None:
+                continue
+            found = kept.get(name)
+            if found is None or found[0] is not topic:
+                if racks is None:
+                    racks = racks_of(self._metadata.image)
+                if len(kept) >= _MAX_KEPT:
+                    kept.clear()
+                found = kept[name] = topic, hash_topic(topic, racks)
+            hashes.append(found[1])
         if not hashes:
             return 0
         return _signed(xxh3_64_intdigest(struct.pack(f"<{len(hashes)}q", *hashes)))
 
-    def _of_topic(self, topic: TopicImage) -> int:
-        kept = self._kept.get(topic.name)
-        if kept is not None and kept[0] is topic:
-            return kept[1]
-        if len(self._kept) >= _MAX_KEPT:
-            self._kept.clear()
-        value = hash_topic(topic, self._metadata.image)
-        self._kept[topic.name] = topic, value
-        return value
+
+def racks_of(image: MetadataImage) -> dict[int, str]:
+    """Return the racks of the brokers that have one."""
+    return {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
 
 
-def hash_topic(topic: TopicImage, image: MetadataImage) -> int:
+def hash_topic(topic: TopicImage, racks: Mapping[int, str]) -> int:
     """Return the hash of one topic."""
     parts = [
         _MAGIC,
@@ -61,18 +65,17 @@ def hash_topic(topic: TopicImage, image: MetadataImage) -> int:
         _string(topic.name),
         _INT32.pack(topic.partition_count),
     ]
-    racks = {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
     if not racks:
         parts.append(struct.pack(f"<{topic.partition_count}i", *range(topic.partition_count)))
         return _signed(xxh3_64_intdigest(b"".join(parts)))
-    racks_of: dict[tuple[int, ...], bytes] = {(): b""}  # by the replicas: few of them are different
+    texts: dict[tuple[int, ...], bytes] = {(): b""}  # by the replicas: few of them are different
     for index in range(topic.partition_count):
         partition = topic.partitions.get(index)
         replicas = () if partition is None else partition.replicas
-        text = racks_of.get(replicas)
+        text = texts.get(replicas)
         if text is None:
             names = sorted(racks[replica] for replica in replicas if replica in racks)
-            text = racks_of[replicas] = b"".join(map(_rack, names))
+            text = texts[replicas] = b"".join(map(_rack, names))
         parts += (_INT32.pack(index), text)
     return _signed(xxh3_64_intdigest(b"".join(parts)))
 

@@ -70,12 +70,13 @@ class ShareParts:
 
     def existing_topics(self, names: Iterable[str]) -> list[TopicImage]:
         """The topics that there are, in the order of their names."""
-        found = map(self.metadata.topic, sorted(names))
+        found = map(self.metadata.image.topics_by_name.get, sorted(names))
         return [topic for topic in found if topic is not None]
 
     def topic_ids(self, names: Collection[str]) -> frozenset[bytes]:
         """The ids of the topics that there are."""
-        return frozenset(topic.topic_id for topic in self.existing_topics(names))
+        found = map(self.metadata.image.topics_by_name.get, names)
+        return frozenset(topic.topic_id for topic in found if topic is not None)
 
     def states_record(self, group_id: str, states: StateProgress) -> CoordinatorRecord:
         """Make the record of a group's states."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes, hash_topic
+from kraftrio.broker.coordinator.groups.modern.topic_hashes import (
+    TopicHashes,
+    hash_topic,
+    racks_of,
+)
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import MetadataDelta
 from kraftrio.kraft_meta.metadata.records import (
@@ -49,7 +53,7 @@ def test_a_topic_with_racks() -> None:
     )
     found = cache.topic("topic")
     assert found is not None
-    assert hash_topic(found, cache.image) == 3983768566517136599
+    assert hash_topic(found, racks_of(cache.image)) == 3983768566517136599
     assert TopicHashes(cache).of_group(["topic", "absent"]) == -3951956661957183372
 
 
@@ -86,5 +90,5 @@ def test_a_large_topic_with_racks_takes_no_long_turn() -> None:
     found = cache.topic("topic")
     assert found is not None
     began_s = time.thread_time()
-    hash_topic(found, cache.image)
+    hash_topic(found, racks_of(cache.image))
     assert time.thread_time() - began_s < 0.020
