@@ -166,13 +166,17 @@ class Dispatcher:
         response = self._call(route, request, context, len(frame))
         if type(response) is GeneratorType:
             response = _first_steps(response)
-        if type(response) is not GeneratorType and not isinstance(response, Deferred):
+        if isinstance(response, Deferred):
+            if route.is_data_path:
+                return self._answer_when_sent(response, route, context)
+            if not response.done:  # nothing to do yet: what waits takes no turn
+                return self._respond_later(response, route, context)
+            response = response.value
+        if type(response) is not GeneratorType:
             if response is None:
                 return None
             if route.is_data_path or is_little(response):
                 return self._encoder(response, route, context)
-        elif route.is_data_path and isinstance(response, Deferred):
-            return self._answer_when_sent(response, route, context)
         return self._work(client, self._respond(response, route, context), route)
 
     def _active_throttle(self) -> Throttle | None:

@@ -6,9 +6,11 @@ import struct
 
 import pytest
 
+from kraftrio.base.deferred import Deferred
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
+from kraftrio.broker.server.slices.sliced_work import SLICE_MS, SlicedWork, Work
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.messages.cluster import (
     ApiVersionsRequest,
@@ -22,6 +24,7 @@ from kraftrio.wire.messages.data import (
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.framing import RequestStart
 from tests.support.authorizers import Allow
+from tests.support.sliced import joined
 from tests.unit.broker.server.server_context import METADATA_BODY, Handlers, listening
 
 ANY_TOPIC = Resource(ResourceType.TOPIC)
@@ -103,3 +106,29 @@ def test_what_a_request_does_to_each_resource_is_for_its_handler_to_ask() -> Non
     assert context.is_authorized(AclOperation.DESCRIBE, CLUSTER)
     assert not context.is_authorized(AclOperation.ALTER, CLUSTER)
     assert context.authorized_operations(CLUSTER) == 1 << 8
+
+
+# -- responses that come later ------------------------------------------------------------------
+
+
+def test_what_waits_takes_no_turn_of_those_who_have_work_to_do() -> None:
+    """A thousand joins of a group wait for each other, in a turn whose time is used up."""
+    now_ms = 0.0
+    sliced = SlicedWork(lambda: now_ms)
+    client = ClientInfo("h", 1, "PLAINTEXT")
+
+    def long_work() -> Work[None]:
+        nonlocal now_ms
+        now_ms += SLICE_MS
+        yield None
+
+    sliced.start(ClientInfo("other", 1, "PLAINTEXT"), long_work())
+    response: Deferred[MetadataResponse] = Deferred()
+    dispatcher = Dispatcher({ApiKey.METADATA: lambda *_: response}, sliced_work=sliced)
+    start = RequestStart(ApiKey.METADATA, 1, 1, None, 0)
+    answer = dispatcher.handle(memoryview(METADATA_BODY), start, client)
+    assert not client.queued_work, "the next request of the connection can be served"
+    assert isinstance(answer, Deferred)
+    assert not answer.done
+    response.complete(MetadataResponse())
+    assert joined(answer.value()).endswith(encode(MetadataResponse(), 1))
