@@ -1,4 +1,4 @@
-"""Tasks that run beside the body of an `async with`, of which the body need not know.
+"""Tasks that run beside the body of an `async with`, without the body knowing of them.
 
 Owns `open_background`, which runs them, and `run_aside`, as which they are started. Rules:
 1. What the body raises comes out as itself, never in a group: an error, a cancellation, an

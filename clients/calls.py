@@ -1,6 +1,6 @@
 """The program's calls for records: one at a time, and what wakes or stops them.
 
-Owns `Calls`, which everything beside the program uses to reach it, and the `Turnstile` at which a
+Owns `Calls`, which background tasks use to reach the program, and the `Turnstile` at which a
 rebalance waits until the program is in such a call. Rules:
 1. Code that changes what may be handed over, or has an error for the program, calls `interrupt` or
    `fail`: the next call looks after that before it takes anything.

@@ -276,7 +276,7 @@ class MetadataFetcher:
                 and self._config.metadata_recovery_strategy == "rebootstrap"
                 and trio.current_time() - started_at > trigger_s
             ):
-                continue  # long enough in vain: on to the bootstrap servers
+                continue  # tried for long enough: on to the bootstrap servers
             try:
                 response: MetadataResponse = await node.request(
                     request, self._config.request_timeout_ms / 1000

@@ -3,7 +3,7 @@
 Owns the connection to one address. Rules:
 1. There is at most one connection and one attempt at a time. After a failure the next attempt
    waits reconnect_backoff_ms, twice as long each time up to reconnect_backoff_max_ms, with 20%
-   jitter; the time to set a connection up grows likewise up to its own maximum.
+   jitter; the time to set up a connection grows in the same way, up to its own maximum.
 2. A connection is ready once versions are agreed on (ApiVersions); nobody else sees it before.
 3. A broker that asks to be left alone for a while (throttle_time_ms, KIP-219) is not ready for
    that time.

@@ -1,6 +1,6 @@
 """Gets what a URL stands for, in the thread that calls: tokens and keys of an identity provider.
 
-Owns: `fetch`. Rules: it waits at most so long for each read, takes at most so many bytes, and
+Owns: `fetch`. Rules: each read waits for a limited time, takes a limited number of bytes, and
 follows no redirection, which would get what is secret. Who the peer is, is checked with the
 system's certificates. What was answered is in no error.
 

@@ -185,7 +185,7 @@ class Link:
         *,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Connect again and again, as long as the link is wanted.
+        """Connect, and again after each loss, as long as the link is wanted.
 
         Args:
             use: as for `attempt`.

@@ -198,7 +198,7 @@ class ControllerChannel:
         self.heartbeat_soon()
 
     async def watch_failed_directories(self, timeout_s: float) -> None:
-        """End this broker when a failed directory could not be reported for so long (rule 5).
+        """End this broker when a failed directory could not be reported for that long (rule 5).
 
         Raises:
             RegistrationError: that is the case.

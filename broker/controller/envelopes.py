@@ -1,9 +1,9 @@
 """Requests whose principal the controller has to know, on their way to it: envelopes (KIP-590).
 
 Owns: a `TokenRequest`, or a request that is counted for its sender, as bytes: an EnvelopeRequest
-with the client's own request and its principal in Kafka's form, and back; likewise its response.
-Other requests go as they are: that their client may send them was checked by the broker that took
-them.
+with the client's own request and its principal in Kafka's form, and back; the same for its
+response. Other requests go as they are: that their client may send them was checked by the broker
+that took them.
 
 Pure. Called by: controller/client.py (wraps), api/envelope.py (unwraps).
 """

@@ -98,7 +98,7 @@ class FollowerWrites:
         leader_epoch: int,
         topic_id: bytes,
     ) -> None:
-        """Empty the log and start it at `offset` (raises likewise)."""
+        """Empty the log and start it at `offset` (raises the same)."""
         partition = self._followed(topic_partition, leader_epoch, topic_id)
         with self._truncating(partition):
             now_ms = self._clock.wall_ms()

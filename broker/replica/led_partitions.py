@@ -66,7 +66,7 @@ class LedPartitions:
         return self._hosted.leader(topic_partition).log
 
     def is_empty(self, topic_partition: TopicPartition) -> bool:
-        """Does the log of a partition led here hold nothing (raises likewise)?"""
+        """Whether the log of a partition led here is empty (raises the same)."""
         if self._unmade.is_new(topic_partition):
             return True
         log = self.log(topic_partition)

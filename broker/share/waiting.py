@@ -68,7 +68,7 @@ class Turns:
     """The share fetches that wait for one share partition; see the module.
 
     Args:
-        has_something: is there anything to be had?
+        has_something: whether there is anything to acquire.
     """
 
     __slots__ = ("_has_something", "_holder", "_left", "_waiting")
@@ -90,7 +90,7 @@ class Turns:
         self.end_turn(waiter)
 
     def on_change(self) -> None:
-        """Something may be there to be had, or is not any more."""
+        """Something may be there to acquire, or no longer is."""
         self._left = len(self._waiting)
         self._give_turn()
 

@@ -89,7 +89,7 @@ class Deadline:
 
 
 class AdminCalls:
-    """Takes requests to the right broker, again and again while that may help."""
+    """Takes requests to the right broker, repeated while that may help."""
 
     def __init__(self, cluster: Cluster, config: AdminConfig) -> None:
         self.cluster = cluster

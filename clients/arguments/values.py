@@ -1,6 +1,6 @@
 """One value of a program's: text, whole numbers, bytes, headers, the value of a setting of Kafka's.
 
-Whatever is encoded later, beside the program, is checked first: one value that cannot be sent must
+Whatever is encoded later, in the background, is checked first: one value that cannot be sent must
 not take others with it, which were accepted before. A wrong type is a TypeError; what is out of
 range, or no text that UTF-8 can hold, a ValueError. The sentence names the argument, and says what
 was given and what is wanted.

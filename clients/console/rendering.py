@@ -1,4 +1,4 @@
-"""Makes HTML of templates. Whatever is filled in is escaped: there is no filter that would not.
+"""Makes HTML of templates. Whatever is filled in is escaped: no filter goes around that.
 
 Called by: `console`, and the pages.
 """
@@ -45,7 +45,7 @@ def make_environment() -> Environment:
 
 
 def count_text(value: float | None) -> str:
-    """Return a whole number with its thousands apart."""
+    """Return a whole number with its thousands separated."""
     return NOTHING if value is None else f"{value:,.0f}"
 
 
@@ -62,7 +62,7 @@ def size_text(size_bytes: float | None) -> str:
 
 
 def rate_text(value: float | None) -> str:
-    """Return how many a second."""
+    """Return a rate, per second."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"

@@ -32,7 +32,7 @@ _faults.setLevel(logging.ERROR)  # what is below are greetings
 
 
 def prepare() -> None:
-    """Do what takes long once, before an event loop would wait for it."""
+    """Do once what takes long, before an event loop would have to wait for it."""
     make_environment()
 
 
@@ -57,7 +57,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, sock: socket.socket) -> str:
-    """Return what a browser on this machine opens."""
+    """Return the address that a browser on this machine opens."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{sock.getsockname()[1]}/"
 

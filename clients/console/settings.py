@@ -1,4 +1,4 @@
-"""How a console is set: which cluster it shows, and what its visitors may do.
+"""The settings of a console: which cluster it shows, and what its visitors may do.
 
 Called by: the command, the node's command, and all of the console.
 """

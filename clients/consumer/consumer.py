@@ -11,7 +11,7 @@ Owns what programs call; `polling` is the course of a call for records, `subscri
    rebalances happen within these calls, and an automatic commit never covers what is still being
    worked on: if the body of `async with` raises, the record in its hands is not committed.
 4. Errors are raised by these calls too; what failed is then tried again by the next one.
-5. Everything that runs beside the program ends with `async with`: what was finished with is
+5. Everything that runs in the background ends with `async with`: what was finished with is
    committed, and the group is left. A program that is cancelled waits one second for that at most.
 
 What only changes the consumer's mind (`seek`, `pause`) is not async, and raises at once for a

@@ -14,7 +14,7 @@ Owns the member's epoch, what it owns and what it is to own. Rules:
    it gives them up (`Lose`) without committing, and joins again with epoch 0. One whose application
    has stayed away from `poll` too long leaves, and joins again with the next poll.
 5. A static member (with an instance id) leaves by epoch -2, which keeps its assignment for a while.
-6. What a heartbeat of before is answered is ignored.
+6. Answers to earlier heartbeats are ignored.
 
 The states and their moves are `states`' table; `pace` has the times, `ports` what differs between
 the kinds of group.

@@ -186,7 +186,7 @@ class InHand:
     def say_of_gaps(
         self, node_id: int, partition: TopicIdPartition, offsets: list[int], kind: int
     ) -> None:
-        """Say of acquired offsets what no program can say: there are no records to be had."""
+        """Acknowledge acquired offsets that have no records, which no program can do."""
         for offset in offsets:
             self.pending.add(node_id, partition, offset, kind)
 

@@ -45,7 +45,7 @@ _FIELDS = [
 ]
 _HEADERS = pa.field("headers", pa.list_(pa.field("element", _HEADER)))
 
-# Numbers as Arrow's kernels take them: of Python's, each call would find out what they are.
+# Numbers as Arrow's kernels take them: with Python's, each call would have to convert them.
 _INT64 = pa.int64()
 _UINT64 = pa.uint64()
 _ZERO = pa.scalar(0, _INT64)

@@ -188,7 +188,7 @@ class _Prefetch:
         self._thread.join()
 
     def __iter__(self) -> Iterator[Fetched]:
-        """Yield the answers; then raise what ended them too early."""
+        """Yield the answers; then raise what ended them early."""
         while True:
             try:
                 answer = trio.from_thread.run(self._receive.receive, trio_token=self._token)
@@ -219,7 +219,7 @@ class _Prefetch:
                     await fetcher.run()
             finally:
                 with trio.CancelScope(shield=True):
-                    await self._drained.wait()  # so long there is somebody to receive from
+                    await self._drained.wait()  # until then there is somebody to receive from
 
 
 class _Fetcher:
@@ -350,7 +350,7 @@ class _Fetcher:
         return response.responses[0].partitions[0]
 
     async def _skip_lost(self) -> None:
-        """Tell of records that are no longer there, or go on after them."""
+        """Raise for records that are no longer there, or go on after them."""
         look = functools.partial(list_offsets, self._cluster, level=self._options.isolation_level)
         item = self._topic_partition
         earliest = (await look(wanted={item: EARLIEST}))[item]

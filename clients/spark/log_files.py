@@ -2,12 +2,12 @@
 
 Owns `find_partitions`, `SegmentFile` and the walks over it. Read-only. Rules:
 1. A segment is what `<topic>-<partition>/<base offset>.log` says; indexes are not looked at. Files
-   of an interrupted compaction count as the broker would make of them: a `.swap` replaces what it
+   of an interrupted compaction count as a broker would recover them: a `.swap` replaces what it
    was made from, unless `.cleaned` files show that not all of it was written.
 2. Records below the log start offset (`log-start-offset-checkpoint`) are deleted, so not shown.
    High watermarks are not looked at: what a crash left behind may be newer than their checkpoint.
 3. The log ends at the first batch that is cut or damaged in its last segment, as a broker that
-   recovers it would have it. Damage before is an error, or tolerated with what lies after it in
+   recovers it would have it. Earlier damage is an error, or tolerated with what lies after it in
    that segment.
 4. What a transaction wrote is aborted, committed or still open by the markers in the log: markers
    stay as long as anything of their transaction does, also through compaction.

@@ -7,8 +7,8 @@ start, end, or reach a time. Rules:
    one that has waited for brokers until its time was up.
 2. Partitions are asked of their leaders, all partitions of a leader in one request.
 3. Topics are never created by being read.
-4. A topic whose id is another one than in an earlier round was re-created: offsets of before say
-   nothing of it. Offsets, as Spark keeps them, do not show it: only a process that has seen the
+4. A topic whose id is another one than in an earlier round was re-created: earlier offsets say
+   nothing about it. Offsets, as Spark keeps them, do not show it: only a process that has seen the
    former topic knows.
 
 Called by: the data source, in the driver. Protocol guide, "ListOffsets"; KIP-79, KIP-98.

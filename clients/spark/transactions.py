@@ -4,7 +4,7 @@ Spark makes a batch again when it does not know that the batch was done: the dri
 rows were written and before the checkpoint said so. Rules:
 1. All rows of a batch are in one transaction, so that a read_committed reader sees all of them or
    none. A transaction has one producer: the tasks hand their rows to the driver, which sends them.
-   A task that is repeated, or done twice at a time, thus sends nothing twice either.
+   A task that is repeated, or done twice at a time, sends nothing twice either.
 2. The transactional id is the query's own, the same after a restart. A driver that begins with it
    ends what an earlier one left open, and fences that one, should it be alive.
 3. With the rows the transaction commits the number of the batch, as an offset of the group that has

@@ -4,7 +4,7 @@ Behaviour: all updates of a request succeed, or none (the answer names the first
 A level must be in the range that this controller and every registered broker support, where one
 that names no range knows level 0 only (a release from before the feature). Going down needs an
 upgrade type that allows it, and metadata.version never goes down, since our record formats are
-those of its highest level (Kafka refuses likewise where metadata could be lost).
+those of its highest level (Kafka also refuses where metadata could be lost).
 Version notes: v0 has allow_downgrade, v1 upgrade_type and validate_only, v2 no results (KIP-584,
 KIP-778).
 

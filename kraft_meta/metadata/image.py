@@ -366,7 +366,7 @@ class TopicDelta:
         self.partitions: dict[int, PartitionImage] = {}
 
     def current(self, index: int) -> PartitionImage | None:
-        """Return a partition as of now in this delta."""
+        """Return a partition with the changes of this delta so far."""
         changed = self.partitions.get(index)
         if changed is None and self.previous is not None:
             return self.previous.partitions.get(index)

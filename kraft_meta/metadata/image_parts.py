@@ -79,7 +79,7 @@ class ImagePart(ABC, Generic[K, V]):
         """Yield the records that make these entries, in a fixed order."""
 
     def current(self, key: K) -> V | None:
-        """Return an entry as of now; None if there is none."""
+        """Return an entry with the changes so far; None if there is none."""
         if key in self.changed:
             return self.changed[key]
         return self.previous.get(key)

@@ -107,7 +107,7 @@ class FetchRequests:
         self._schedule.sent = None
 
     def ask_any_at(self, time_ms: float) -> None:
-        """Ask some voter who leads at a time, unless a leader is heard of before."""
+        """Ask some voter at a time who leads, unless a leader is heard from before."""
         self._schedule.next_ms = time_ms
 
     # ---- answers
@@ -140,7 +140,7 @@ class FetchRequests:
             sent.fetch_id,
         )
         if is_under_way and (response.error is not ErrorCode.NONE or not response.has_only_batches):
-            return FetchOutcome.NOTHING  # the present one is about to be answered likewise
+            return FetchOutcome.NOTHING  # the present one is about to get the same answer
         if not is_under_way:
             self._schedule.sent = None
         if self._snapshots.is_running:  # what it says of the log that is being replaced is late

@@ -4,8 +4,8 @@ Rules
 1. An exchange serves one login: `begin`, then `respond` to each challenge until `is_done`. What the
    server sends after that is not a challenge.
 2. A SCRAM server has to show that it knows the password, too, before the exchange is done.
-3. Salting a password takes a server's iterations: `takes_long` says that the next step belongs into
-   a thread. What was salted once is kept, since links to a broker come again and again.
+3. Salting a password takes a server's iterations: `takes_long` says that the next step belongs in
+   a thread. What was salted once is kept, since links to a broker come back.
 
 Sans-IO. Made by `credentials`; driven by `login`.
 """

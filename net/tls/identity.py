@@ -7,7 +7,7 @@ Owns: `TlsContexts` (one state of it) and `TlsIdentity`, which goes from one to 
 3. A node that dials its own kind must trust its own certificate (as Kafka checks of the listener
    between brokers): found out at the start, and not by the first broker that is refused.
 
-`prepare` reads files and computes: after the start it belongs into a worker thread.
+`prepare` reads files and computes: after the start it belongs in a worker thread.
 
 Called by: the wiring of brokers and of clients.
 """

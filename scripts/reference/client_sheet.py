@@ -11,7 +11,7 @@ bootstrap_servers | Brokers to begin with: "HOST:PORT,HOST:PORT", or several suc
 client_id | A name that brokers see in logs, metrics and quotas.
 metadata_max_age_ms | What is known of topics and brokers is asked for again after this time.
 metadata_recovery_strategy | `rebootstrap`: begin again with `bootstrap_servers` when no known broker answers. `none`: go on trying those known.
-metadata_recovery_rebootstrap_trigger_ms | No metadata for so long is taken as "no known broker answers".
+metadata_recovery_rebootstrap_trigger_ms | No metadata for that long is taken as "no known broker answers".
 reconnect_backoff_ms | First pause before a broker is dialled again; it doubles up to the maximum.
 reconnect_backoff_max_ms | Longest pause before a broker is dialled again.
 retry_backoff_ms | First pause before a request is sent again; it doubles up to the maximum.
@@ -61,7 +61,7 @@ metadata_max_idle_ms | A topic that nothing is sent to is forgotten after this t
 partitioner | A function (topic, key, value, number of partitions) that chooses the partition. None: by the key's hash as in Java, else whichever batch fills next.
 partitioner_ignore_keys | Whether keys do not choose the partition.
 partitioner_adaptive_partitioning_enable | Whether records without a key go less to slow brokers.
-partitioner_availability_timeout_ms | A broker that takes nothing for so long gets no records without a key; 0: it always gets them.
+partitioner_availability_timeout_ms | A broker that takes nothing for that long gets no records without a key; 0: it always gets them.
 transactional_id | The name under which transactions are written; it outlives the program.
 transaction_timeout_ms | The broker aborts a transaction that is open for longer.
 group_id | The group to be a member of.
@@ -69,9 +69,9 @@ group_instance_id | A name for this member that outlives restarts: with it a res
 group_protocol | `classic`, or `consumer`: the broker shares partitions out (KIP-848).
 group_remote_assignor | The broker's assignor, with `group_protocol="consumer"`: `uniform` or `range`. None: its first.
 partition_assignment_strategy | Assignors in the order of preference, with `group_protocol="classic"`.
-session_timeout_ms | A member that is silent for so long is removed from its group.
+session_timeout_ms | A member that is silent for that long is removed from its group.
 heartbeat_interval_ms | Time between two signs of life of a member.
-max_poll_interval_ms | A member that does not ask for records for so long leaves its group.
+max_poll_interval_ms | A member that does not ask for records for that long leaves its group.
 max_poll_records | Most records that one `poll` returns.
 enable_auto_commit | Whether offsets are committed by themselves, of what was returned before.
 auto_commit_interval_ms | Time between two such commits.

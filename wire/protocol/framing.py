@@ -386,7 +386,7 @@ class ClientConnection(FrameReader, Generic[T]):
         self._expected: deque[_Expected[T]] = deque()
 
     def _new_frame(self, size_bytes: int, frame_bytes: int) -> bytearray:
-        """Return a frame of before that has about this size and is out of use, or a new one.
+        """Return an earlier frame of about this size that is out of use, or a new one.
 
         Fresh memory costs more than all that is done with the bytes of a Fetch response.
         """

@@ -22,7 +22,7 @@ class LogFlush:
     """See the module.
 
     Attributes:
-        cut_count: rises with truncations and the closing: work on the segments of before is void.
+        cut_count: rises with truncations and the closing: work on earlier segments is void.
     """
 
     __slots__ = (

@@ -27,7 +27,7 @@ class RollPolicy:
     def must_roll(
         self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> bool:
-        """Whether what is to be appended, of `size` bytes, belongs into another segment."""
+        """Whether what is to be appended, of `size` bytes, belongs in another segment."""
         segment_size = segment.size_bytes
         if segment_size + size > self._segment_bytes:
             return True

@@ -110,7 +110,7 @@ class NodeLogins:
             )
 
     def _add_source(self, source: KeySource) -> None:
-        """Read a file now, which can only be missing; ask a provider later, again and again."""
+        """Read a file now, as it can only be missing; a provider is asked later, repeatedly."""
         self._sources.append(source)
         if source.url.startswith("file:"):
             read_keys(source)

@@ -528,7 +528,7 @@ class FollowerFetch:
         partition.failure_count = count = partition.failure_count + 1
         is_expected = code in _QUICKLY_AGAIN and code is not ErrorCode.CORRUPT_MESSAGE
         if (is_expected and count < _QUIET_FAILURES) or count & (count - 1):
-            return None  # the more often, the more rarely logged
+            return None  # the more often it happens, the more rarely it is logged
         return Warn(partition, code, gives_up=False)
 
     def _leave_session(self, partition: FollowedPartition) -> None:

@@ -6,7 +6,7 @@ Owns: the proposals that wait, and the one AlterPartition request that is under 
 2. Of one partition one proposal at a time is under way. A newer one waits until the former is
    answered; of those that wait the newest counts, the others get OPERATION_NOT_ATTEMPTED.
 3. A request that failed as a whole (no controller in time, a broker epoch that is not known yet) is
-   sent again after a pause, with the broker epoch of then, until it is answered.
+   sent again after a pause, with the broker epoch of that time, until it is answered.
 4. Every proposal is answered once, by its callback; callbacks may propose.
 
 Called by `isr_keeper`. AlterPartition version 3 (KIP-497, KIP-903); Kafka's

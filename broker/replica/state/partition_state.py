@@ -349,7 +349,7 @@ class PartitionState:
 
         Args:
             log_start_offset: of our own log, as it is now.
-            log_end_offset: likewise.
+            log_end_offset: the same.
         """
         before = self.high_watermark
         self.on_truncation(log_start_offset, log_end_offset)

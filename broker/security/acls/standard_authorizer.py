@@ -13,8 +13,8 @@ Rules (Apache Kafka's StandardAuthorizer, KIP-801)
    allows it. Here nothing is implied by another operation.
 
 A decision costs a look into a table. One that was not made since the last change costs a few, and
-one for each length that prefixes have; for rule 5 also one for each ACL that allows in vain. What
-changes costs as much as it changes.
+one for each length that prefixes have; for rule 5 also one for each ACL that allows without effect.
+What changes costs as much as it changes.
 
 Called by: the dispatcher and handlers, through the port `Authorizer`; `update` by the node, with
 each image of the metadata, before anybody else acts by that image.

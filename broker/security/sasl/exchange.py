@@ -52,7 +52,7 @@ class ServerExchange(Protocol):
 
         Raises:
             LoginFailed: this exchange is over.
-            RemoteProtocolError: likewise, since the client breaks the rules of the mechanism.
+            RemoteProtocolError: the same, since the client breaks the rules of the mechanism.
         """
 
 

@@ -3,7 +3,7 @@
 Owns: `ConnectionQuotas`, what all listeners of a broker share. Rules
 1. `max.connections` bounds the connections of all listeners together, and those of each listener
    (`listener.name.<listener>.max.connections`). A connection above it waits in the system's queue.
-2. `max.connection.creation.rate` likewise (`accept_pace`).
+2. The same for `max.connection.creation.rate` (`accept_pace`).
 3. The listener for brokers, if there are others, is protected: it has only its own limits. When it
    brings the broker above its limit, the connection of another listener goes that has been silent
    for longest.

@@ -130,7 +130,7 @@ class SaslAdmission:
             await channel.answer(answer)
             if version is not None:
                 return version
-        raise RemoteProtocolError("it asks for versions again and again")
+        raise RemoteProtocolError("it asks for versions more than once")
 
     def _versions(self, message: memoryview, start: RequestStart, client: ClientInfo) -> bytes:
         if len(message) > _MOST_VERSIONS_BYTES:  # the dispatcher would answer it in time

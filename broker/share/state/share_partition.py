@@ -313,7 +313,7 @@ class SharePartition:
     def check(
         self, member_id: str, batches: Sequence[AcknowledgedBatch]
     ) -> list[tuple[int, int, AcknowledgeType]]:
-        """What an acknowledgement would mean, in the order of offsets (raises likewise)."""
+        """What an acknowledgement would mean, in the order of offsets (raises the same)."""
         return check_acknowledgement(
             self.in_flight,
             self.start_offset,

@@ -57,8 +57,8 @@ class QuotaFilter:
 
     Attributes:
         user: a name, "" for the default, "*" for any that is given; None: whatever it is.
-        client_id: likewise.
-        ip: likewise.
+        client_id: the same.
+        ip: the same.
         strict: whether entities that have more than what is given here are left out.
     """
 

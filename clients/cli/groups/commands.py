@@ -152,7 +152,7 @@ def _show(output: Output, views: Sequence[GroupView]) -> None:
 @click.option("--to-offset", type=int, metavar="N", help="To one offset.")
 @click.option("--shift-by", type=int, metavar="N", help="Further on, or back with -N.")
 @click.option("--to-moment", metavar="MOMENT", help="To a time such as 2026-11-29T04:00 or 'now'.")
-@click.option("--by-duration", metavar="DURATION", help="To so long ago, such as 1h30m.")
+@click.option("--by-duration", metavar="DURATION", help="To that long ago, such as 1h30m.")
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False),

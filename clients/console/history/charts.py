@@ -11,7 +11,7 @@ from typing import Final
 
 from kraftrio.clients.console.history.series import Point
 
-_GAP_MS: Final = 30_000  # without a sample for so long the line is broken
+_GAP_MS: Final = 30_000  # without a sample for that long the line is broken
 MAX_POINTS: Final = 240  # more cannot be distinguished
 SPARK_POINTS: Final = 48
 

@@ -32,7 +32,7 @@ class Begin(Enum):
 
 
 class QueryError(ValueError):
-    """What a page was asked for makes no sense; says what is wanted."""
+    """A page was asked for something impossible; says what is wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Owns `browse` and `search`. Rules:
 1. Nothing of a topic is kept but the records that are shown, and of these what is shown: memory is
    bounded, however large records are and however many there are.
 2. Between steps of at most `_STEP_RECORDS` records others have their turn.
-3. Where nothing comes for `timeout_s`, it is said so, and the reading ends.
+3. Where nothing comes for `timeout_s`, the reading ends with an error that says so.
 4. A page never reads for longer than that; it then shows what it has.
 
 Called by: the pages of records.
@@ -108,7 +108,7 @@ class RecordReader:
         ends = {window.item: window.end for window in windows}
         positions = {window.item: window.begin for window in windows}
         consumer.assign(positions)
-        consumer.resume(*positions)  # those of a round before are still paused
+        consumer.resume(*positions)  # those of an earlier round are still paused
         for item, begin in positions.items():
             consumer.seek(item, begin)
         moved_at = trio.current_time()

@@ -37,7 +37,8 @@ def plan_rounds(
 
     Args:
         first_size: of the parts of the first round.
-        newest_first: from the ends of the partitions on, instead of from their begins.
+        newest_first: backwards from the ends of the partitions, instead of forwards from their
+            beginnings.
     """
     left = {item: (begins[item], ends[item]) for item in sorted(begins)}
     size = first_size

@@ -406,7 +406,7 @@ class Membership:
         return True
 
     def session_is_over(self, now_ms: float) -> bool:
-        """Whether the coordinator has not been heard of for so long that it must be another one."""
+        """Whether the coordinator has been silent for so long that it must be another one."""
         return self.next_heartbeat_ms is not None and self.liveness.session_is_over(now_ms)
 
     # -- losing one's place ---------------------------------------------------------------------

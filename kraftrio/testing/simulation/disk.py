@@ -201,7 +201,7 @@ class SimDisk:
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """Read what was written: for who looks on."""
+        """Read what was written, for invariants that look at the disk."""
         before, self._shows_damage = self._shows_damage, False
         try:
             yield

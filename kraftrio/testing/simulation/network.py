@@ -580,7 +580,7 @@ class Internet:
         """Break a connection.
 
         Args:
-            lose_answers_s: what `sock` sends still arrives for so long, but no answer comes back.
+            lose_answers_s: for that long what `sock` sends still arrives, but no answer comes back.
         """
         self.world.note("net", "cut", f"c{sock.connection_id} {sock.link.name} {lose_answers_s:g}")
 

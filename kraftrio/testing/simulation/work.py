@@ -41,7 +41,7 @@ class Work:
         self.total_s = 0.0
 
     def charge(self, who: Incarnation | None, seconds: float) -> None:
-        """Let a node have worked so long."""
+        """Let a node have worked for that long."""
         if who is None or not who.is_alive or self._is_in_thread:
             return
         self.total_s += seconds

@@ -208,7 +208,7 @@ class World:
 
     @contextmanager
     def disturbed(self, aftermath_s: float) -> Iterator[None]:
-        """Expect no answers in time while the body runs, and so long after it."""
+        """Expect no answers in time while the body runs, and for that long after it."""
         self.disturbances += 1
         try:
             yield

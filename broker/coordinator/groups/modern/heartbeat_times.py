@@ -27,7 +27,7 @@ class HeartbeatTimes:
 
     Args:
         session_timeout: the name of the setting, for groups of one kind.
-        interval: likewise, of heartbeats.
+        interval: the same, of heartbeats.
     """
 
     __slots__ = ("_configs", "_interval", "_kept", "_metadata", "_session_timeout", "_settings")

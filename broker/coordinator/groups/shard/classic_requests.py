@@ -56,7 +56,7 @@ class ClassicRequests:
         return outcome
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket, now: Now) -> Outcome:
-        """Serve SyncGroup, likewise.
+        """Serve SyncGroup in the same way.
 
         Raises:
             KafkaError: the request is refused.

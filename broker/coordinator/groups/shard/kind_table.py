@@ -29,9 +29,9 @@ class KindDirectory:
     Attributes:
         makers: all kinds, by their classes.
         by_group: the kind that a class of groups belongs to.
-        by_key: likewise, a class of record keys.
-        by_deadline: likewise, the first item of a deadline's key.
-        by_follow_up: likewise, a class of follow-ups.
+        by_key: the same for a class of record keys.
+        by_deadline: the same for the first item of a deadline's key.
+        by_follow_up: the same for a class of follow-ups.
     """
 
     __slots__ = ("by_deadline", "by_follow_up", "by_group", "by_key", "makers")

@@ -43,7 +43,7 @@ class OffsetExpiry:
         self._offsets = offsets
         self._tombstones = tombstones
         self._group_ids: list[str] = []  # to be looked at; the last one is in work
-        self._topics: list[str] = []  # of the group in work, likewise
+        self._topics: list[str] = []  # of the group in work, too
 
     @property
     def is_done(self) -> bool:
