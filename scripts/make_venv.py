@@ -83,7 +83,7 @@ def locked(root: Path, group: str) -> str:
 
 
 def is_fresh(venv: Path, group: str, stamp: str) -> bool:
-    """Tell whether the group was installed from these very pyproject.toml and constraints.txt."""
+    """Return whether the group was installed from these very pyproject.toml and constraints.txt."""
     path = venv / f"stamp-{group}"
     return path.exists() and path.read_text() == stamp
 
@@ -100,13 +100,13 @@ def extras_of(root: Path) -> set[str]:
 
 
 def is_same_root(venv: Path, root: Path) -> bool:
-    """Tell whether the environment was made at the place where it now stands."""
+    """Return whether the environment was made at the place where it now stands."""
     path = venv / "stamp-base"
     return path.exists() and path.read_text().partition("\n")[0] == str(root)
 
 
 def works(python: Path) -> bool:
-    """Tell whether the environment's python starts and can install."""
+    """Return whether the environment's python starts and can install."""
     if not python.exists():
         return False
     probe = [str(python), "-P", "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]

@@ -76,12 +76,12 @@ _ASKS_FOR_A_STATE: Final = frozenset(
 
 
 def is_own(request: Any) -> bool:
-    """Tell whether the broker sends this on its own account, not for a client."""
+    """Return whether the broker sends this on its own account, not for a client."""
     return type(request) in _OWN
 
 
 def resending(request: Any) -> Resending:
-    """Tell whether a request may be sent again when the answer to its first sending was lost."""
+    """Return whether a request may be sent again when the answer to its first sending was lost."""
     kind = type(request)
     if kind in _OWN or kind in _ASKS_FOR_A_STATE or getattr(request, "validate_only", False):
         return Resending.FREELY

@@ -50,7 +50,7 @@ class ClusterEvent(NamedTuple):
 
 
 def cluster_events(delta: MetadataDelta, image: MetadataImage) -> Iterator[ClusterEvent]:
-    """Tell what has changed, in the order in which it matters."""
+    """Return what has changed, in the order in which it matters."""
     was_down, is_down = _is_down(delta.previous), _is_down(image)
     yield from _of_brokers(delta, image, is_down=is_down)
     yield from _of_topics(delta)

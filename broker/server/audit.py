@@ -1,8 +1,8 @@
 """The audit: a line of the log for each operation that was denied, and for each refused login.
 
 The logger is `kraftrio.audit`, so that it may go elsewhere than the others; lines that come over
-and over are told now and then, with how often they came (`base/line_limits`). Only what a client
-asked for is told: not what an answer leaves out since the client may not see it.
+and over are logged now and then, with how often they came (`base/line_limits`). Only what a client
+asked for is logged: not what an answer leaves out since the client may not see it.
 
 Called by: `context`, for every refusal; and where clients are authenticated.
 """
@@ -21,7 +21,7 @@ _log = logging.getLogger("kraftrio.audit")
 def operation_denied(
     principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource, api_key: int
 ) -> None:
-    """Tell that somebody was denied an operation."""
+    """Log that somebody was denied an operation."""
     _log.info(
         "denied principal=%s host=%s operation=%s resource=%s:%s api=%s",
         principal,
@@ -34,7 +34,7 @@ def operation_denied(
 
 
 def login_refused(host: str, listener_name: str, mechanism: str, reason: str) -> None:
-    """Tell that somebody was not let in; `reason` must not show what is secret."""
+    """Log that somebody was not let in; `reason` must not show what is secret."""
     _log.info(
         "login refused host=%s listener=%s mechanism=%s reason=%s",
         host,

@@ -44,12 +44,12 @@ class ListenerCalls:
         self._fail = fail
 
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell what is new, also if that is nothing."""
+        """Call the listener with what is new, also if that is nothing."""
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, partitions)
 
     async def given_up(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
-        """Tell what is given up, or is lost already."""
+        """Call the listener with what is given up, or is lost already."""
         listener = self.listener
         if listener is not None:
             method = listener.on_partitions_lost if is_lost else listener.on_partitions_revoked

@@ -210,7 +210,7 @@ class ConsumerBatch(Generic[K, V]):
         return [record.value for record in self.records()]
 
     def may_contain(self, part: bytes) -> bool:
-        """Tell whether a key, value or header of the whole batch may have these bytes within.
+        """Return whether a key, value or header of the whole batch may have these bytes within.
 
         False is certain, and is found without an object for each record. The bytes are those that
         were sent, before any deserializer.

@@ -30,7 +30,7 @@ class Notices:
         self._told_at: dict[Hashable, float] = {}
 
     def warn(self, key: Hashable, text: str, *arguments: object) -> None:
-        """Tell of something, unless that was done a short while ago."""
+        """Warn of something, unless that was done a short while ago."""
         now = trio.current_time()
         if now - self._told_at.get(key, float("-inf")) >= EVERY_S:
             self._told_at[key] = now

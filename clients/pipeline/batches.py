@@ -67,7 +67,7 @@ class MicroBatch:
 
 
 def is_batch(progress: Mapping[str, Any]) -> bool:
-    """Tell whether a progress report is of a batch, not of waiting for one."""
+    """Return whether a progress report is of a batch, not of waiting for one."""
     return "addBatch" in progress["durationMs"]
 
 

@@ -132,7 +132,7 @@ def kinds() -> tuple[type[Exception], ...]:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Tell whether a failure is one that a sentence is enough for; of a group, each of it."""
+    """Return whether a failure is one that a sentence is enough for; of a group, each of it."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_expected, error.exceptions))
     if isinstance(error, (PipelineError, SparkStartError, KafkaError, OSError)):
@@ -181,7 +181,7 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 def is_of_brokers(error: BaseException) -> bool:
-    """Tell whether brokers that are away for a while explain a failure, and nothing else does."""
+    """Return whether brokers that are away for a while explain a failure, and nothing else does."""
     error = unwrapped(error)
     text = whole_text(error)
     if isinstance(error, PipelineError) or _NO_SPACE.search(text):

@@ -55,7 +55,7 @@ def present_rows(found: set[int]) -> PresentRows:
 
 
 def is_long_enough(lowest: int | None, highest: int) -> bool:
-    """Tell whether a tail that begins with this row shows all that is in doubt; rule 3."""
+    """Return whether a tail that begins with this row shows all that is in doubt; rule 3."""
     return lowest is not None and lowest <= highest - 2 * DOUBT
 
 

@@ -55,7 +55,7 @@ _DRAIN_S: Final = 1.0  # how long an abort waits for what is in flight
 
 
 class _Telling:
-    """That the coordinator is being told of partitions."""
+    """A call that tells the coordinator of partitions."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()

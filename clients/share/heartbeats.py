@@ -48,5 +48,5 @@ class ShareHeartbeats:
         )
 
     def forget(self) -> None:
-        """Tell everything again: nobody knows what the coordinator has heard."""
+        """Send everything with the next one: nobody knows what the coordinator has heard."""
         self._told = None

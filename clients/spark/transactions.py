@@ -110,7 +110,7 @@ def note_of(batch_id: int, topics: Iterable[str]) -> dict[TopicPartition, Offset
 
 
 def is_noted(batch_id: int, offsets: Iterable[int]) -> bool:
-    """Tell whether a batch, or a later one, is committed, by all offsets of its group."""
+    """Return whether a batch, or a later one, is committed, by all offsets of its group."""
     return batch_id < max(offsets, default=0)
 
 

@@ -270,7 +270,7 @@ class ClusterControl:
         return records, False, False
 
     def _others_know(self, broker: BrokerImage, contact: _Contact, image: MetadataImage) -> bool:
-        """Tell whether the active brokers have read that this one's leaderships moved (rule 3)."""
+        """Whether the active brokers have read that this one's leaderships moved (rule 3)."""
         if not broker.in_controlled_shutdown or contact.controlled_shutdown_offset is None:
             return True
         for other in image.alive_brokers():

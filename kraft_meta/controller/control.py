@@ -142,7 +142,7 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 
 def is_unclean_election_enabled(config: ControllerConfig, image: MetadataImage, topic: str) -> bool:
-    """Tell whether a topic may lose records rather than stay without a leader."""
+    """Return whether a topic may lose records rather than stay without a leader."""
     value = image.config(TOPIC, topic).get(UNCLEAN_ELECTION_KEY)
     if value is None:
         value = image.config(BROKER, "").get(UNCLEAN_ELECTION_KEY)

@@ -71,7 +71,7 @@ class PartitionIndex:
         return _located(image, self._in_isr.get(broker_id, ()))
 
     def leads_any(self, broker_id: int) -> bool:
-        """Tell whether a broker leads any partition."""
+        """Return whether a broker leads any partition."""
         return bool(self._led.get(broker_id))
 
     def leaderless(self, image: MetadataImage) -> list[Located]:
@@ -111,7 +111,7 @@ class PartitionIndex:
         self._reassigning.pop(key, None)
 
     def is_same_as(self, other: PartitionIndex) -> bool:
-        """Tell whether two indexes say the same (rule 1, for tests and assertions)."""
+        """Return whether two indexes say the same (rule 1, for tests and assertions)."""
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
 

@@ -96,7 +96,7 @@ class AclFilter(NamedTuple):
         return Acl(*self)  # type: ignore[arg-type]  # no part is None
 
     def matches(self, acl: Acl) -> bool:
-        """Tell whether an ACL agrees with this filter."""
+        """Return whether an ACL agrees with this filter."""
         kind, name, pattern_type, principal, host, operation, permission_type = self
         return (
             (kind in (ResourceType.ANY, acl.resource_type))
@@ -123,7 +123,7 @@ class AclFilter(NamedTuple):
 
 
 def _applies(acl: Acl, name: str) -> bool:
-    """Tell whether an ACL's pattern, which is not that name itself, stands for that name."""
+    """Return whether an ACL's pattern, which is not that name itself, stands for that name."""
     if acl.pattern_type == PatternType.LITERAL:
         return acl.resource_name == WILDCARD
     return name.startswith(acl.resource_name)

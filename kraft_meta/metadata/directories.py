@@ -26,7 +26,7 @@ LOST: Final = bytes(15) + b"\x02"
 
 
 def is_online(directory: bytes, online: Sequence[bytes]) -> bool:
-    """Tell whether a replica in this directory can be used, given what its broker has online.
+    """Return whether a replica in this directory can be used, given what its broker has online.
 
     A broker of which no directory is known has not said anything about them.
     """

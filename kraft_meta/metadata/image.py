@@ -202,7 +202,7 @@ class BrokerImage:
         return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED
 
     def has_online(self, directory: bytes) -> bool:
-        """Tell whether a replica in that directory of this broker can be used."""
+        """Return whether a replica in that directory of this broker can be used."""
         return is_online(directory, self.log_dirs)
 
     def endpoint(self, listener_name: str) -> Endpoint | None:

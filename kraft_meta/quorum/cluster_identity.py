@@ -48,5 +48,5 @@ class ClusterIdentity:
             )
 
     def admits(self, cluster_id: str | None) -> bool:
-        """Tell whether a request that names this id may be of this cluster."""
+        """Return whether a request that names this id may be of this cluster."""
         return not cluster_id or not self.cluster_id or cluster_id == self.cluster_id

@@ -62,7 +62,7 @@ class LeaderWatch:
         self._check_missing_voters(core, now_ms)
 
     def _check_leader(self, now_ms: float) -> None:
-        """Tell who leads, and that nobody does if that lasts."""
+        """Log who leads, and that nobody does if that lasts."""
         leader_id, epoch = self._leader
         if leader_id == NO_NODE:
             if self._leaderless_since_ms is None:

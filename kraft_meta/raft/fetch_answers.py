@@ -95,7 +95,7 @@ class FetchAnswers:
         self._wake_parked()
 
     def _check_leader_request(self, epoch: int) -> ErrorCode:
-        """Tell whether a request of an epoch that only a leader answers is for this node."""
+        """Return whether a request of an epoch that only a leader answers is for this node."""
         if epoch < self._state.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self._state.epoch:

@@ -158,7 +158,7 @@ class FetchRequests:
         return FetchOutcome.FOLLOWED
 
     def _is_about(self, response: FetchReply, role: Follower, sent: Fetch) -> bool:
-        """Tell whether an answer is the leader's, and about the log that `sent` was about."""
+        """Return whether an answer is the leader's, and about the log that `sent` was about."""
         asked = (sent.fetch_offset, sent.last_fetched_epoch)
         return (
             response.source == role.leader_id

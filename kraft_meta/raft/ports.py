@@ -105,7 +105,7 @@ class ConfigValidator(Protocol):
         ...
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Tell whether a configuration is a list, so that APPEND and SUBTRACT make sense."""
+        """Return whether a configuration is a list, so that APPEND and SUBTRACT make sense."""
         ...
 
     def default_value(self, resource_type: int, key: str) -> str | None:

@@ -175,7 +175,7 @@ class RaftCore:
         return self._requests.sent
 
     def may_be_succeeded(self) -> bool:
-        """Tell whether this node has resigned and another may still take over."""
+        """Return whether this node has resigned and another may still take over."""
         role = self.quorum.role
         if isinstance(role, Resigned):
             return not role.unreachable.issuperset(self.quorum.other_voters)
@@ -184,7 +184,7 @@ class RaftCore:
     # ---- outputs
 
     def has_ready(self) -> bool:
-        """Tell whether ready() has something new."""
+        """Return whether ready() has something new."""
         return not self._is_ready_out and (
             not self._outbox.is_empty
             or self.log.has_writes

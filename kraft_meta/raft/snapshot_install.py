@@ -81,7 +81,7 @@ class SnapshotInstall:
         return True
 
     def begin(self, snapshot_id: SnapshotId) -> bool:
-        """Tell whether a snapshot that was received may replace the log (rule 1).
+        """Return whether a snapshot that was received may replace the log (rule 1).
 
         If so, rule 2 holds until `on_installed` or `on_install_failed`.
         """

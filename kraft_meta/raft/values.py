@@ -72,7 +72,7 @@ class ElectionState:
     committed_offset: int = 0
 
     def must_replace(self, stored: ElectionState | None) -> bool:
-        """Tell whether this says more than the state on disk.
+        """Return whether this says more than the state on disk.
 
         That the leader is unknown again need not be remembered: pre-votes do not wait for a disk.
         What is committed is written with what else is to be; alone it is the first time, so that

@@ -68,11 +68,11 @@ class VoterMemory:
     # ---- what it may do
 
     def may_stand(self, *, has_nothing: bool) -> bool:
-        """Tell whether it may ask for votes (rules 2 and 5)."""
+        """Return whether it may ask for votes (rules 2 and 5)."""
         return self.is_proven or has_nothing
 
     def may_grant(self, *, has_nothing: bool, candidate_is_empty: bool, pre_vote: bool) -> bool:
-        """Tell whether it may give a vote at all (rules 1, 4 and 5); its log decides after that."""
+        """Whether it may give a vote at all (rules 1, 4 and 5); its log decides after that."""
         if self.is_proven or (has_nothing and candidate_is_empty):
             return True
         return pre_vote and self._vouched_epoch != _NEVER

@@ -71,7 +71,7 @@ class VoterSet:
         return len(self.ids) // 2 + 1
 
     def is_sole_voter(self, node_id: int) -> bool:
-        """Tell whether a node is the whole quorum."""
+        """Return whether a node is the whole quorum."""
         return self.ids == (node_id,)
 
     def others(self, node_id: int) -> list[int]:

@@ -298,7 +298,7 @@ def _make_secure(setup: SecureSetup) -> None:
 
 
 def is_own(arguments: Sequence[str]) -> bool:
-    """Tell whether a command line is for this module: `cluster` has commands of the tree, too."""
+    """Return whether a command line is for this module: `cluster` has commands of the tree, too."""
     match arguments:
         case ["start" | "recover-quorum", *_] | ["cluster"]:
             return True

@@ -1,4 +1,4 @@
-"""What a test leaves open: clients and tasks, told by their names, and closed after it.
+"""What a test leaves open: clients and tasks, named, and closed after it.
 
 Owns: `LeftOpen`, `new_clients` for tests with real sockets, and `Leftovers` for those in virtual
 time, which also unwinds what was entered and never left: Trio could not go on otherwise.

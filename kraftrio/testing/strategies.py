@@ -120,6 +120,6 @@ def _fault(kind: str, brokers: int) -> st.SearchStrategy[Fault]:
 
 
 def _seconds(shortest_s: float, longest_s: float) -> st.SearchStrategy[float]:
-    """Hundredths of a second, as plans are told."""
+    """Hundredths of a second, as plans have them."""
     hundredths = st.integers(round(shortest_s * 100), round(longest_s * 100))
     return hundredths.map(lambda count: count / 100)

@@ -247,7 +247,7 @@ def free_port_pair() -> int:
 
 
 def answers(host: str, port: int) -> bool:
-    """Tell whether an ApiVersions request (version 0) gets its reply."""
+    """Return whether an ApiVersions request (version 0) gets its reply."""
     request = struct.pack(">hhih", 18, 0, 7, -1)
     with contextlib.suppress(OSError), socket.create_connection((host, port), 1) as connection:
         connection.settimeout(2)

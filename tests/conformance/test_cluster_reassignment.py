@@ -89,7 +89,7 @@ def replicas(cluster: Cluster, topic: str, partition: int = 0) -> list[int]:
 
 
 def has_log(cluster: Cluster, node_id: int, topic: str, partition: int = 0) -> bool:
-    """Tell whether a node keeps a log of the partition."""
+    """Return whether a node keeps a log of the partition."""
     return (cluster.node(node_id).data_directory / f"{topic}-{partition}").is_dir()
 
 

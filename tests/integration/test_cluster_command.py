@@ -87,7 +87,7 @@ def running(directory: Path) -> Iterator[Running]:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs."""
+    """Return whether a process runs."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

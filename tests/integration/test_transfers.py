@@ -288,7 +288,7 @@ def check_aborted(cluster: Cluster) -> None:
 
 
 def is_stable(cluster: Cluster) -> bool:
-    """Tell whether the last stable offset is the high watermark in every partition."""
+    """Return whether the last stable offset is the high watermark in every partition."""
     for topic in (DEBITS, CREDITS):
         for partition in range(PARTITIONS):
             with cluster.node(cluster.leader(topic, partition)).client() as client:

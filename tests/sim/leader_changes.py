@@ -50,7 +50,7 @@ class HeldMetadata:
 
     @staticmethod
     def holds(node: SimNode) -> bool:
-        """Tell whether a node's metadata is held back already."""
+        """Return whether a node's metadata is held back already."""
         return "apply" in vars(node.quorum._publication)
 
     def release(self) -> None:

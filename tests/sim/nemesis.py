@@ -168,7 +168,7 @@ class Nemesis:
             await trio.sleep(0.1)
 
     def may_lose_power(self, node: SimNode) -> bool:
-        """Tell whether nothing else is broken and each of a node's replicas has a partner."""
+        """Return whether nothing else is broken and each of a node's replicas has a partner."""
         return self._under_way <= 1 and has_partners(self._cluster, node)
 
     async def _pause(self) -> None:

@@ -162,7 +162,7 @@ class Stage:
         return -1 if log is None else log.high_watermark
 
     def leads(self, node_id: int, topic_partition: TopicPartition) -> bool:
-        """Tell whether a broker takes itself for the leader."""
+        """Return whether a broker takes itself for the leader."""
         manager = self.node(node_id).replica_manager
         found = None if manager is None else manager.hosted.partition(topic_partition)
         return found is not None and found.state.is_leader

@@ -149,7 +149,7 @@ class _Aborted:
         self._open: set[int] = set()
 
     def covers(self, data: Any, header: BatchHeader) -> bool:
-        """Tell whether a batch is of an aborted transaction; batches come in order."""
+        """Return whether a batch is of an aborted transaction; batches come in order."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
         if header.is_control:

@@ -242,7 +242,7 @@ def sequence_after(sequence: int, increment: int) -> int:
 
 
 def is_later_sequence(sequence: int, other: int) -> bool:
-    """Tell whether a sequence comes after another, not very long after; 0 follows 2^31-1."""
+    """Return whether a sequence comes after another, not very long after; 0 follows 2^31-1."""
     return 0 < (sequence - other) & MAX_SEQUENCE < 1 << 30
 
 

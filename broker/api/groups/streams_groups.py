@@ -4,7 +4,7 @@ Behaviour
 - A heartbeat that changes nothing is answered at once. Any other is answered when its records are
   committed, and when those are that it builds on.
 - Internal topics that the group lacks are made by this broker, if the member may create them; what
-  went wrong a moment ago is told beside the status that they are missing.
+  went wrong a moment ago is said beside the status that they are missing.
 - Both APIs are refused with UNSUPPORTED_VERSION unless `streams.version` is 1 and `streams` is
   among `group.coordinator.rebalance.protocols`.
 - A member may only name, and a client only see, topics that it may describe.

@@ -119,7 +119,7 @@ class ShareFetchAnswers:
             self.held_bytes += len(taken.records)
 
     def told(self) -> Work[list[tuple[SessionPartition, SharePartitionData]]]:
-        """What of it is to be told, which is taken for told."""
+        """What of it is still to be reported; it counts as reported from now on."""
         told = []
         for named, answer in self.data.items():
             is_due = self._session is None or self._session.note_answer(

@@ -2,7 +2,7 @@
 
 Behaviour (Kafka's): each topic or resource that a request names is refused by itself, with the
 error of its kind, and nobody decides on it; the others are served as if they were alone.
-- CreateTopics needs CREATE on the cluster or on the topic. The settings of a new topic are told to
+- CreateTopics needs CREATE on the cluster or on the topic. The settings of a new topic are shown to
   those who may describe its configuration.
 - DeleteTopics needs DELETE on the cluster or on the topic. A topic that was named by its id keeps
   its name to itself, unless the client may describe it.
@@ -157,7 +157,7 @@ def _check_creation(topic: CreatableTopic, context: RequestContext, _metadata: M
 
 
 def _hide_configs(response: CreateTopicsResponse, context: RequestContext) -> None:
-    """Tell the settings of new topics to those alone who may describe them."""
+    """Show the settings of new topics only to those who may describe them."""
     for topic in response.topics:
         if topic.error_code is ErrorCode.NONE and not context.may(
             AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name

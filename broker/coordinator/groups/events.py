@@ -2,7 +2,7 @@
 
 Owns: `group_events`, which reads it from what a shard decides. Cores of the classic protocol name
 their events themselves (`Outcome.events`), since their records tell no reasons; groups whose
-partitions the broker assigns tell everything by their records:
+partitions the broker assigns say everything by their records:
 - a member's metadata, that was no member before: it joined; a tombstone of it: it left, or its
   session ended, when nobody asked for it;
 - an epoch of the target assignment: a rebalance, with what it is for, as far as records of the same
@@ -67,7 +67,7 @@ class KnowsGroups(Protocol):
 def group_events(
     groups: KnowsGroups, outcome: Outcome, *, by_deadline: bool
 ) -> Iterator[CoordinatorEvent]:
-    """Tell what an outcome means for groups.
+    """Yield the events that an outcome means for groups.
 
     Args:
         by_deadline: nobody asked for it, a time was up.

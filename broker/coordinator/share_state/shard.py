@@ -134,7 +134,7 @@ class ShareStateShard:
         return _written([self._record(key, stored, write, stored.state.leader_epoch, now)], None)
 
     def summary(self, key: SharePartitionKey) -> Outcome:
-        """Tell how far a share partition is; nobody is fenced. The response is the state.
+        """Say how far a share partition is; nobody is fenced. The response is the state.
 
         Raises:
             KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.

@@ -9,8 +9,8 @@ Rules:
 3. A decided transaction goes to the marker sink; a client that asked for the end has its answer by
    then. Once all markers are written (`markers_written`) the id is complete. That record, and what
    the coordinator does by itself, is tried again until it is appended.
-4. What would end a producer is told once it is certain that this broker still coordinates: one that
-   was replaced does not know of the producers and epochs that followed.
+4. What would end a producer is answered once it is certain that this broker still coordinates: one
+   that was replaced does not know of the producers and epochs that followed.
 5. Losing the partition drops all that is not committed; the next leader finds the decided
    transactions in the log and goes on with their markers (`on_loaded`).
 
@@ -286,7 +286,7 @@ class TransactionShard:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
     ) -> Outcome:
-        """Tell whether partitions belong to a producer's transaction (KIP-890).
+        """Return whether partitions belong to a producer's transaction (KIP-890).
 
         A change that is under way does not matter: the partition checks again when it appends.
         The response has the code of each of them.

@@ -1,4 +1,4 @@
-"""Tells the service manager (systemd) how the node is: sd_notify(3), in a few lines.
+"""Reports the node's state to the service manager (systemd): sd_notify(3), in a few lines.
 
 Owns: `ServiceManager`. What started the node names a socket in NOTIFY_SOCKET; where nothing does,
 nothing is sent. With WATCHDOG_USEC it wants to hear at least as often that the event loop turns,

@@ -220,7 +220,7 @@ class StandardAuthorizer:
                 yield from self._patterns.get((resource_type, subject, named, permission), ())
 
     def _is_covered(self, pattern: _Pattern, denied: Collection[_Pattern]) -> bool:
-        """Tell whether what is denied covers all that a pattern stands for."""
+        """Return whether what is denied covers all that a pattern stands for."""
         resource_type, pattern_type, name = pattern
         if not denied or (pattern_type == _LITERAL and name == WILDCARD):
             return False

@@ -53,13 +53,13 @@ class RecordFilter:
         return self.key is None and self.part is None
 
     def may_be_in(self, batch: ConsumerBatch) -> bool:
-        """Tell whether a batch may have such records; it is not decoded for that."""
+        """Return whether a batch may have such records; it is not decoded for that."""
         return all(
             batch.may_contain(needle) for needle in (self.key, self.part) if needle is not None
         )
 
     def __call__(self, record: ConsumerRecord) -> bool:
-        """Tell whether a record is wanted."""
+        """Return whether a record is wanted."""
         if self.key is not None and record.key != self.key:
             return False
         part = self.part

@@ -3,7 +3,7 @@
 Owns: `Exchange`, and `Exchanges`, which looks at a `Traffic`. Rules:
 1. Frames are kept as they are and decoded when somebody asks: a run that nobody asks about pays for
    cutting alone.
-2. Kept are the newest, of `KEPT_BYTES` in all; `is_whole` tells whether any is missing.
+2. Kept are the newest, of `KEPT_BYTES` in all; `is_whole` says whether none is missing.
 
 Called by: `kafka_world`.
 """
@@ -35,7 +35,7 @@ class Exchange:
 
     Attributes:
         number: the order in which requests were sent.
-        connection: tells the connections of a run apart.
+        connection: the number of the connection in the run.
         key: the connection and the correlation id, which is used once at a time.
         machine, node: who asked whom, such as "program" and "n1".
         sent_s, reached_s, answered_s, arrived_s: when the request was sent and reached the broker,

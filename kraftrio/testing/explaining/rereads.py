@@ -1,7 +1,7 @@
 """Why a record was read twice, or how often it was read at all.
 
 A client's position moves back for one of few reasons: it took its group's committed offset, it
-searched for an offset, or the program moved it. Which one it was is told by the answer that gave
+searched for an offset, or the program moved it. Which one it was is shown by the answer that gave
 the position from which the record was fetched again.
 
 Called by: `explain`.

@@ -17,8 +17,8 @@ def _active_image(cluster: SimCluster) -> MetadataImage | None:
 
 
 def has_partners(cluster: SimCluster, node: SimNode) -> bool:
-    """Tell whether every broker is up, and each replica of a node has partners in the ISR, which no
-    leader is about to take out of it.
+    """Return whether every broker is up, and each replica of a node has partners in the ISR, which
+    no leader is about to take out of it.
     """
     image = _active_image(cluster)
     if image is None or not all(n.is_ready or not n.is_broker for n in cluster.nodes.values()):
@@ -38,7 +38,7 @@ def has_partners(cluster: SimCluster, node: SimNode) -> bool:
 
 
 def is_in_sync(cluster: SimCluster, node: SimNode) -> bool:
-    """Tell whether a node is up, and in every ISR that it belongs to."""
+    """Return whether a node is up, and in every ISR that it belongs to."""
     image = _active_image(cluster)
     if image is None or not (node.is_ready or not node.is_broker):
         return False

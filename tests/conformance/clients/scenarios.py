@@ -119,7 +119,7 @@ class Story:
 
 
 def shared(first: Member, second: Member) -> bool:
-    """Tell whether two members share the partitions, each with some."""
+    """Return whether two members share the partitions, each with some."""
     apart = not first.assignment & second.assignment
     whole = first.assignment | second.assignment == ALL_PARTITIONS
     return bool(first.assignment and second.assignment) and apart and whole

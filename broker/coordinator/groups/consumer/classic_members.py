@@ -76,7 +76,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, client: Client, now: Now
     ) -> Outcome:
-        """Serve JoinGroup in a group that has members; the response tells the generation.
+        """Serve JoinGroup in a group that has members; the response has the generation.
 
         Raises:
             KafkaError: the request is refused, and nothing has changed.

@@ -344,7 +344,7 @@ class GroupShard:
         return Outcome(records=records, replay=True, splittable=True)
 
     def on_topics_changed(self, names: Collection[str], now: Now) -> None:
-        """Tell the groups of all kinds of topics that are new, gone or have changed."""
+        """Report topics that are new, gone or have changed to the groups of all kinds."""
         for kind in self._kinds:
             kind.on_topics_changed(names, now)
 

@@ -180,7 +180,7 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """It has no offsets, as a group that is not there: whoever asks is told so."""
+        """It has no offsets, and answers fetches of them as a group that is not there."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:

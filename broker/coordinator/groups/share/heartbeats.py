@@ -83,7 +83,7 @@ class ShareHeartbeats:
     ) -> Response | None:
         """Answer a heartbeat that changes nothing; None if it may change something.
 
-        It tells the member nothing that the member has not just said, so that it need not wait for
+        It has nothing that the member has not just said, so that it need not wait for
         records that are not committed yet.
         """
         group = self._parts.registry.get(request.group_id)

@@ -36,7 +36,7 @@ class ShareMember:
     def check_epoch(self, member_epoch: int) -> None:
         """Raise FENCED_MEMBER_EPOCH unless a request may come from the member as it is.
 
-        The previous epoch is accepted: the answer that told of this one may have been lost.
+        The previous epoch is accepted: the answer with this one may have been lost.
         """
         if member_epoch in (JOIN_EPOCH, self.member_epoch):
             return

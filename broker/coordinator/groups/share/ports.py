@@ -26,4 +26,4 @@ class StateInitializer(Protocol):
     """Has states initialized, through whatever comes in between."""
 
     def initialize(self, states: StatesToInitialize) -> None:
-        """Ask for states, then tell the group how that went (`states_initialized`)."""
+        """Ask for states, then report how that went to the group (`states_initialized`)."""

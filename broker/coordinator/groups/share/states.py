@@ -32,7 +32,7 @@ from kraftrio.wire.messages.share_groups import (
 
 
 class Alteration(NamedTuple):
-    """What a request to alter offsets comes to: states to initialize, and what is told then."""
+    """What a request to alter offsets comes to: states to initialize, and the answer after that."""
 
     topics: list[AlterShareGroupOffsetsResponseTopic]
     states: StatesToInitialize

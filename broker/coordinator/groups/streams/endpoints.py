@@ -1,6 +1,6 @@
 """Where the state of an application can be queried: the partitions at each member's endpoint.
 
-For interactive queries a member may tell an endpoint of its process. All members are told which
+For interactive queries a member may name an endpoint of its process. All members are told which
 partitions the tasks at each endpoint read, active and standby ones, whenever that has changed.
 Called by a heartbeat.
 """
@@ -25,10 +25,10 @@ def partitions_by_endpoint(
     configured: ConfiguredTopology,
     existing_count: Callable[[str], int | None],
 ) -> list[StreamsGroupHeartbeatEndpointToPartitions]:
-    """Tell what is at the endpoints of those members that have one.
+    """Return what is at the endpoints of those members that have one.
 
     Args:
-        existing_count: tells how many partitions a topic has; None: there is no such topic.
+        existing_count: returns how many partitions a topic has; None: there is no such topic.
     """
     return [
         StreamsGroupHeartbeatEndpointToPartitions(

@@ -56,7 +56,7 @@ class StreamsGroup:
     Attributes:
         metadata_hash: of the topics that the topology needs, as of the group epoch.
         validated_topology_epoch: of the topology whose topics were all there as of the group epoch.
-        assignment_configs: what the assignor was told for the group epoch.
+        assignment_configs: what the assignor was given for the group epoch.
         target: what each member is to have.
         configured: the topology with the topics as they were when the group last looked; None: it
             has not looked yet.
@@ -64,7 +64,7 @@ class StreamsGroup:
         endpoint_epoch: goes up with each change of the tasks at the members' endpoints.
 
     Args:
-        topic_name: tells the name of the topic that has an id now.
+        topic_name: returns the name of the topic that has an id now.
     """
 
     def __init__(self, group_id: str, topic_name: Callable[[bytes], str | None]) -> None:

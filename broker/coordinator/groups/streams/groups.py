@@ -141,7 +141,7 @@ class StreamsGroups:
         try:
             records = self._heartbeats.first_target(group, now)
         except KafkaError:
-            return Outcome()  # the next heartbeat meets the same, and is told
+            return Outcome()  # the next heartbeat meets the same, and is answered so
         return Outcome(records=records, replay=True)
 
     # --- requests ---

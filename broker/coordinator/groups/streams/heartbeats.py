@@ -129,7 +129,7 @@ class StreamsHeartbeats:
     ) -> StreamsGroupHeartbeatResponse | None:
         """Answer a heartbeat that changes nothing; None if it may change something.
 
-        It tells the member nothing that the member has not just said, so that it need not wait for
+        It has nothing that the member has not just said, so that it need not wait for
         records that are not committed yet.
         """
         group = self._registry.get(request.group_id)
@@ -196,7 +196,7 @@ class StreamsHeartbeats:
         return target_records(group, target, group.epoch, now)
 
     def assignment_configs(self, group_id: str) -> dict[str, str]:
-        """What the assignor is told for a group, as it is set now."""
+        """The settings of a group that the assignor is given."""
         count = self._settings.number(group_id, "streams.num.standby.replicas")
         return {STANDBY_REPLICAS_CONFIG: str(count)}
 

@@ -122,7 +122,7 @@ class StreamsReplay:
     """See the module. One for each shard.
 
     Args:
-        topic_name: tells the name of the topic that has an id now.
+        topic_name: returns the name of the topic that has an id now.
     """
 
     def __init__(self, registry: GroupRegistry, topic_name: Callable[[bytes], str | None]) -> None:

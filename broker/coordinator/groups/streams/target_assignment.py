@@ -28,7 +28,7 @@ from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
-"""What the assignor is told, by its name in the records."""
+"""What the assignor is given, by its name in the records."""
 
 
 def compute_target(

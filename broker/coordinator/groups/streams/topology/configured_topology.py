@@ -130,7 +130,7 @@ def configure(
     """Look at the topics that a topology needs.
 
     Args:
-        existing_count: tells how many partitions a topic has; None: there is no such topic.
+        existing_count: returns how many partitions a topic has; None: there is no such topic.
 
     Raises:
         KafkaError: STREAMS_INVALID_TOPOLOGY: no topics could make it run.

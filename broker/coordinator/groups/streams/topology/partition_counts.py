@@ -31,7 +31,7 @@ def decide_partition_counts(
     """Return the number of partitions of each internal topic.
 
     Args:
-        existing_count: tells how many partitions a topic has; None: there is no such topic. All
+        existing_count: returns how many partitions a topic has; None: there is no such topic. All
             external source topics must exist.
 
     Raises:
