@@ -25,6 +25,8 @@ from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.contents import Contents
+from kraftrio.testing.explaining.evidence import Evidence
+from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_nodes
 from kraftrio.testing.faults.moves import Moves
@@ -34,12 +36,13 @@ from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
 from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
 from kraftrio.testing.node_process import NodeProcess
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
-from kraftrio.testing.story import aligned, events_of
+from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
 from kraftrio.testing.waiting import LAST_EVENTS, Seen, Wait
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
+_KEPT_BYTES = 16 << 20  # of requests and answers
 _REQUEST_TIMEOUT_MS = 5_000  # of what a test asks for itself, also of a node that stands still
 
 
@@ -50,6 +53,7 @@ class _Running:
         self.nodes = nodes
         self.nursery = nursery
         self.requests: RequestFaults | None = None
+        self.exchanges: Exchanges | None = None
         self._contents: Contents | None = None
         self._former: Contents | None = None  # before the last snapshot was restored
         self._opening = trio.Lock()
@@ -71,6 +75,8 @@ class _Running:
             if self._former is not None:
                 self._former.close()  # not the last one: calls of it may be under way
             self._former, self._contents = self._contents, None
+            if self.exchanges is not None:
+                self.exchanges.has_past = True
             await nodes.restore(snapshot, self.nursery)
 
     async def look(self, look: LookAt) -> Seen:
@@ -288,8 +294,9 @@ class KafkaCluster(Subjects, DisturbedRequests):
 
     def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
         running, loop = self._started()
-        nodes = running.nodes
-        last_events = partial(_last_events, nodes) if isinstance(nodes, LocalNodes) else None
+        last_events = None
+        if isinstance(nodes := running.nodes, LocalNodes):
+            last_events = partial(_last_events, nodes, running)
         return Wait(what, lambda: running.look(look), timeout_s, loop, last_events)
 
     # -- faults -----------------------------------------------------------------------------------
@@ -390,27 +397,55 @@ class KafkaCluster(Subjects, DisturbedRequests):
         record: Placed | str,
         partition: int | None = None,
         offset: int | None = None,
+        *,
+        key: bytes | str | None = None,
+        value: bytes | str | None = None,
     ) -> Explanation:
-        """Tell why a record is visible or not: committed, transactional, deleted, lost.
+        """Tell why a record is not visible, was read twice, or went to its partition.
 
-        It is told from the brokers' logs as they are now, and from when nodes were started and
-        ended. What clients asked for is not traced here, so it is unknown who read a record, why it
-        went to its partition, and who deleted or aborted it; and a record that was never written
-        has left nothing. `KafkaWorld.explain` knows all that.
+        Each answer names the event of the run that decided it, or says that the trace has none. A
+        client counts as a machine of its client id. Only what came to a broker is known, so a
+        request that never did is none here, and an answer that was sent has arrived.
 
         Args:
-            record: as it was produced or consumed; or a topic, with partition and offset.
+            record: as it was produced or consumed; or a topic, with partition and offset, or with
+                `key` or `value` of a record that a program should have sent.
 
         Raises:
             ValueError: it is not clear which record is meant, or the nodes are in another process.
         """
-        nodes, _, loop = self._here("have logs that cannot be looked at")
+        nodes, running, loop = self._here("have logs that cannot be looked at")
+        return loop.do(
+            lambda: explain(_evidence(nodes, running), record, partition, offset, key, value)
+        )
 
-        async def look() -> Explanation:
-            by_id = {node_id: each.node for node_id, each in nodes.by_id.items()}
-            return explain(of_nodes(by_id, nodes.trace.newest), record, partition, offset)
+    def story(self) -> str:
+        """What has happened so far, a line for each event, aligned.
 
-        return loop.call(look).result()
+        Nodes with what they log (elections, ISR, rebalances), faults, and what clients asked for,
+        each by its client id. The newest 10,000 lines and 16 MB of requests are kept.
+
+        Raises:
+            ValueError: the nodes are in another process.
+        """
+        nodes, running, loop = self._here("have no story")
+        return loop.do(lambda: aligned(_evidence(nodes, running).events))
+
+    def begin_story(self) -> None:
+        """Forget what has happened so far, as at the beginning of a test."""
+        nodes, running, loop = self._here("have no story")
+
+        def forget() -> None:
+            assert running.exchanges is not None
+            running.exchanges.forget()
+            nodes.trace.forget()
+
+        loop.do(forget)
+
+    @property
+    def has_story(self) -> bool:
+        """Whether `story` can be called now."""
+        return self._running is not None and isinstance(self._running.nodes, LocalNodes)
 
     # -- snapshots --------------------------------------------------------------------------------
 
@@ -494,6 +529,18 @@ class KafkaBroker(KafkaCluster):
         super().__init__(1, config=config, folder=folder, in_process=in_process, start=start)
 
 
+def _evidence(nodes: LocalNodes, running: _Running) -> Evidence:
+    """What is known of a cluster's run; in its loop's thread."""
+    assert running.exchanges is not None
+    by_id = {node_id: each.node for node_id, each in nodes.by_id.items()}
+    return of_nodes(by_id, nodes.trace, running.exchanges)
+
+
+def _last_events(nodes: LocalNodes, running: _Running) -> str:
+    """What has happened lately."""
+    return aligned(_evidence(nodes, running).events[-LAST_EVENTS:])
+
+
 async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> None:
     """Run the nodes of a cluster until this is cancelled, or they could not start."""
     try:
@@ -501,6 +548,8 @@ async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> N
             running = _Running(nodes, nursery)
             if isinstance(nodes, LocalNodes):
                 running.requests = RequestFaults(nodes.traffic)
+                running.exchanges = Exchanges(nodes.traffic, _KEPT_BYTES)
+                running.exchanges.has_past = nodes.has_past
                 nodes.on_made = running.requests.stand_before
             try:
                 await nodes.start(nursery)
@@ -517,8 +566,3 @@ async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> N
             await nodes.kill()
         if not started.done():
             started.cancel()
-
-
-def _last_events(nodes: LocalNodes) -> str:
-    """When nodes were started and ended lately."""
-    return aligned(events_of(nodes.trace.newest)[-LAST_EVENTS:])

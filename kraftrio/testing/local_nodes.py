@@ -294,6 +294,9 @@ async def _run_here(work: Callable[[], object]) -> None:
 class LocalNodes:
     """All nodes of one cluster.
 
+    Attributes:
+        has_past: they may begin with something.
+
     Raises:
         ValueError: no node can start with the settings; the text says why.
     """
@@ -306,6 +309,7 @@ class LocalNodes:
         self.on_made: Callable[[Node], object] = lambda _node: None  # before it runs
         log_of_nodes.begin()
         self._parent = spec.folder
+        self.has_past = spec.start is not None or spec.folder is not None
         self._copies: list[str] = []
         try:
             self.by_id = dict(self._prepared(spec))

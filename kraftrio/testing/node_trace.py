@@ -40,6 +40,11 @@ class Trace:
         self.count += 1
         self.newest.append(f"{self.now_s():.6f} {who} {kind} {text}")
 
+    def forget(self) -> None:
+        """Begin again: what has happened so far is of no interest any more."""
+        self.newest.clear()
+        self.count = 0
+
     @property
     def is_whole(self) -> bool:
         """Whether every line is kept."""

@@ -82,7 +82,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="look for the fewest faults with which a test marked kafka_faults fails",
     )
     group.addoption(
-        "--kafka-report", metavar="FILE", help="write the stories of runs in kafka_world as HTML"
+        "--kafka-report",
+        metavar="FILE",
+        help="write what has happened in each test with brokers as a page of HTML",
     )
     group.addoption("--kafka-scope", choices=_SCOPES, default=None, help=text)
     parser.addini("kafka_scope", text, default="function")
@@ -131,6 +133,8 @@ class BrokerPool:
             cluster.restore(snapshot)
         else:
             cluster.reset()
+        if cluster.has_story:
+            cluster.begin_story()
         yield cluster
         if cluster.failures or not cluster.is_whole:
             del self._shared[key]  # no other test is to meet what this one has broken
@@ -338,20 +342,29 @@ def _play_seeds(
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the story of the run of a test that failed in a world."""
+    """Show the story of the run of a test that failed with brokers of ours."""
     report = yield
-    world = getattr(item, "funcargs", {}).get("kafka_world")
-    if world is None or report.when != "call":
+    teller = _teller(item)
+    if teller is None or report.when != "call":
         return report
     is_wanted = item.config.getoption("--kafka-report")
     if not report.failed and not is_wanted:
         return report
-    story = world.story()
+    story = teller.story()
     if report.failed:
         report.sections.append(("story of the run", "\n".join(story.splitlines()[-_STORY_LINES:])))
     if is_wanted:
         report.user_properties.append((_STORY, story))  # which xdist hands on
     return report
+
+
+def _teller(item: pytest.Item) -> KafkaWorld | KafkaCluster | None:
+    """What can tell the story of a test's run."""
+    given = getattr(item, "funcargs", {})
+    if "kafka_world" in given:
+        return cast("KafkaWorld", given["kafka_world"])
+    cluster: KafkaCluster | None = given.get("kafka_cluster") or given.get("kafka_broker")
+    return cluster if cluster is not None and cluster.has_story else None
 
 
 class _Report:

@@ -109,6 +109,7 @@ class Evidence:
         images: the metadata of each node that runs, by its id.
         replicas: of a partition, by node: of nodes that run.
         gap: what the trace lacks, as a sentence; "" if nothing.
+        gap_of_choices: why it does not say which partitions clients have chosen by themselves.
     """
 
     events: Sequence[Event]
@@ -117,6 +118,7 @@ class Evidence:
     images: Mapping[int, MetadataImage]
     replicas: Callable[[TopicPartition], Mapping[int, Partition]]
     gap: str = ""
+    gap_of_choices: str = ""
 
     @property
     def image(self) -> MetadataImage:

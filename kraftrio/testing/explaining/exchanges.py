@@ -5,7 +5,7 @@ Owns: `Exchange`, and `Exchanges`, which looks at a `Traffic`. Rules:
    cutting alone.
 2. Kept are the newest, of `KEPT_BYTES` in all; `is_whole` says whether none is missing.
 
-Called by: `kafka_world`.
+Called by: `kafka_world` and `cluster`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
 KEPT_BYTES = 64 << 20
 _START = struct.Struct(">hhi")  # api key, version, correlation id
 _ID = struct.Struct(">i")
+_KEYS = frozenset(map(int, ApiKey))
 # What says nothing about a record, and comes all the time.
 _LEFT_OUT = frozenset(
     {ApiKey.API_VERSIONS, ApiKey.HEARTBEAT, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS}
@@ -97,10 +98,21 @@ class Exchange:
         return found
 
 
-class Exchanges:
-    """See the module; it looks at traffic from now on."""
+def _is_served(key: int, version: int) -> bool:
+    """Whether a request can be read: a client may ask for what there is not."""
+    api = APIS.get(ApiKey(key)) if key in _KEYS else None
+    return api is not None and api.min_version <= version <= api.max_version
 
-    def __init__(self, traffic: Traffic) -> None:
+
+class Exchanges:
+    """See the module; it looks at traffic from now on.
+
+    Args:
+        kept_bytes: how much is kept.
+    """
+
+    def __init__(self, traffic: Traffic, kept_bytes: int = KEPT_BYTES) -> None:
+        self._limit_bytes = kept_bytes
         self.has_past = False  # the nodes began from a snapshot
         self._traffic = traffic
         self._open: dict[tuple[int, int], Exchange] = {}  # by connection and correlation id
@@ -112,6 +124,12 @@ class Exchanges:
         traffic.on_answered.append(self._on_answered)
         traffic.on_arrived.append(self._on_arrived)
 
+    def forget(self) -> None:
+        """Begin again: what was asked so far is of no interest any more."""
+        self._open.clear()
+        self._kept.clear()
+        self._kept_bytes = self._count = 0
+
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._kept)
 
@@ -121,15 +139,15 @@ class Exchanges:
         return not self.has_past and self._count == len(self._kept)
 
     def _on_sent(self, talk: Talk, frame: bytes) -> None:
-        key, _, correlation_id = _START.unpack_from(frame)
-        if key in _LEFT_OUT:
+        key, version, correlation_id = _START.unpack_from(frame)
+        if key in _LEFT_OUT or not _is_served(key, version):
             return
         self._count += 1
         found = Exchange(self._count, talk, correlation_id, self._traffic.now_s(), frame)
         self._open[found.key] = found
         self._kept.append(found)
         self._kept_bytes += len(frame)
-        while self._kept_bytes > KEPT_BYTES:
+        while self._kept_bytes > self._limit_bytes:
             oldest = self._kept.popleft()
             self._kept_bytes -= oldest.size_bytes
             if self._open.get(oldest.key) is oldest:

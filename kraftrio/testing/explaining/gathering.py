@@ -15,12 +15,14 @@ from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.testing.explaining.evidence import Evidence
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.lines import told
+from kraftrio.testing.node_trace import Trace
 from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.story import Event, events_of
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 
+_NO_BEGINNING = "it has no beginning, which is too long ago or before a snapshot"
 _LINKS = frozenset({"hang", "mend", "cut"})  # what happens to the network, of what its trace says
 
 
@@ -34,22 +36,25 @@ def story_of(
     """
     asked: Iterable[Event] = ()
     if cluster is not None and exchanges is not None:
-        asked = told(exchanges, _topic_names(cluster, exchanges))
-    return _in_order(world, asked, packets=packets)
+        nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
+        asked = told(exchanges, _topic_names(nodes, exchanges))
+    return _in_order(_traced(world, packets=packets), asked)
 
 
-def _in_order(world: World, asked: Iterable[Event], *, packets: bool = False) -> list[Event]:
-    traced = [
+def _traced(world: World, *, packets: bool = False) -> list[Event]:
+    return [
         event
         for event in events_of(world.trace.newest)
         if packets or event.who != "net" or event.kind in _LINKS
     ]
+
+
+def _in_order(traced: Iterable[Event], asked: Iterable[Event]) -> list[Event]:
     return sorted([*traced, *asked], key=lambda event: float(event.time))
 
 
-def _topic_names(cluster: SimCluster, exchanges: Exchanges) -> dict[bytes, str]:
+def _topic_names(nodes: Mapping[int, Node | None], exchanges: Exchanges) -> dict[bytes, str]:
     """The topics that there are, and those that clients were told of."""
-    nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
     names = {
         topic.topic_id: topic.name
         for exchange in exchanges
@@ -66,31 +71,29 @@ def of_world(world: World, cluster: SimCluster, exchanges: Exchanges | None) -> 
     """Everything that happened in a world so far."""
     assert exchanges is not None
     nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
-    topic_names = _topic_names(cluster, exchanges)
+    topic_names = _topic_names(nodes, exchanges)
     is_whole = exchanges.is_whole and world.trace.count == len(world.trace.newest)
     return Evidence(
-        _in_order(world, told(exchanges, topic_names)),
+        _in_order(_traced(world), told(exchanges, topic_names)),
         list(exchanges),
         topic_names,
         _images(nodes),
         lambda topic_partition: _replicas(nodes, topic_partition),
-        "" if is_whole else "it has no beginning, which is too long ago or before a snapshot",
+        "" if is_whole else _NO_BEGINNING,
     )
 
 
-def of_nodes(nodes: Mapping[int, Node | None], lines: Iterable[str]) -> Evidence:
-    """What nodes with real sockets have in their logs.
-
-    Args:
-        lines: when they were started and ended; nothing else is known of their run.
-    """
+def of_nodes(nodes: Mapping[int, Node | None], trace: Trace, exchanges: Exchanges) -> Evidence:
+    """Everything that happened to nodes with real sockets so far."""
+    topic_names = _topic_names(nodes, exchanges)
     return Evidence(
-        events_of(lines),
-        (),
-        {},
+        _in_order(events_of(trace.newest), told(exchanges, topic_names)),
+        list(exchanges),
+        topic_names,
         _images(nodes),
         lambda topic_partition: _replicas(nodes, topic_partition),
-        "brokers with real sockets do not trace what they are asked for",
+        "" if exchanges.is_whole and trace.is_whole else _NO_BEGINNING,
+        "a client with a real socket does not tell how it has chosen",
     )
 
 

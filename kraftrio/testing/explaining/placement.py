@@ -76,5 +76,8 @@ def of_send(evidence: Evidence, send: Send | None) -> Answer:
         return Answer(Reason.STICKY, text, drawn)
     if evidence.gap:
         return Answer(Reason.UNKNOWN, evidence.unknown("it has no key"), line)
+    if evidence.gap_of_choices:
+        text = f"it has no key, and {evidence.gap_of_choices}"
+        return Answer(Reason.UNKNOWN, text, line)
     text = "it has no key, and its producer had not chosen this partition by itself: the program"
     return Answer(Reason.EXPLICIT, f"{text} named it, or has a partitioner of its own", line)

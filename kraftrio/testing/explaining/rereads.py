@@ -53,7 +53,7 @@ def of_place(evidence: Evidence, place: Place) -> Answer:
 
 def _who(delivery: FetchedRecord) -> str:
     machine, client_id = delivery.exchange.reader
-    return f"{machine} (client.id {client_id})"
+    return machine if machine == client_id else f"{machine} (client.id {client_id})"
 
 
 def _listed(groups: set[str]) -> str:

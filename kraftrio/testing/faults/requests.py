@@ -88,13 +88,13 @@ class RequestFaults:
         Args:
             request: as Kafka's protocol calls it, such as "OffsetCommit".
             machine: which sends it; None: any of the program's.
-            after_s: when the client finds its connection broken.
+            after_s: how long after that the client finds its connection broken.
         """
         self._await(
             request,
             machine,
             "its answer is lost",
-            lambda talk, _: talk.lose_answers(after_s),
+            lambda talk, frame: talk.lose_answers(frame, after_s),
         )
 
     def delay(self, request: str, machine: str | None, *, seconds: float) -> None:
@@ -194,7 +194,7 @@ class DisturbedRequests(ABC):
         Args:
             request: as Kafka's protocol calls it, such as "OffsetCommit".
             machine: whose; with real sockets, "program" is any client, and others are client ids.
-            after_s: when the client finds its connection broken.
+            after_s: how long after that the client finds its connection broken.
 
         Raises:
             ValueError: Kafka has no such request.

@@ -29,7 +29,7 @@ class SimTalk(Talk):
         self._sock = sock  # the client's end
         self._cluster = cluster
 
-    def lose_answers(self, after_s: float) -> None:
+    def lose_answers(self, frame: bytes, after_s: float) -> None:
         self._cluster.internet.cut(self._sock, lose_answers_s=after_s)
 
     def hold_up(self, seconds: float) -> None:

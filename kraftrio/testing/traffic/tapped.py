@@ -36,6 +36,10 @@ from kraftrio.wire.protocol.framing import parse_request_start
 _CHUNK_BYTES: Final = 64 << 10
 _LARGEST_FRAME_BYTES: Final = 256 << 20
 _DUPLICATE_DEADLINE_S: Final = 30.0
+_LONGEST_WAIT_S: Final = 5.0  # for an answer that is to be lost
+_ID: Final = struct.Struct(">i")
+_ID_POSITION: Final = 4  # of the correlation id, in the header of a request
+_SHORTEST_FRAME_BYTES: Final = 8
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -63,7 +67,8 @@ class TappedSocket(Talk):
         self._inward, self._outward = _Way(), _Way()
         self._is_told = True  # its frames are; until the peer turns out to be a node
         self._inbox = b""  # read, and not taken yet
-        self._loses_answers = False
+        self._lost_id: int | None = None  # the request whose answer is lost, and all after it
+        self._breaks_after_s = 0.0
         self._breaks_at_s = math.inf
         self._is_closing = False
 
@@ -94,12 +99,16 @@ class TappedSocket(Talk):
         self._check_whole()
         self._check_free(self._outward)
         view = memoryview(data).cast("B")
-        count = len(view) if self._loses_answers else self.sock.send(view)
+        is_lost = self._lost_id is not None
+        count = len(view) if is_lost else self.sock.send(view)
         if self._is_told:
             for frame in self._outward.cutter.cut(bytes(view[:count])):
                 self._traffic.tell(self._traffic.on_answered, self, frame)
-                if not self._loses_answers:
+                if not is_lost:
                     self._traffic.tell(self._traffic.on_arrived, self, frame)
+                elif _ID.unpack_from(frame)[0] == self._lost_id:
+                    self._breaks_at_s = trio.current_time() + self._breaks_after_s
+                    self.look_again()
         return count
 
     def sendmsg(self, buffers: Iterable[Buffer], /) -> int:
@@ -151,9 +160,10 @@ class TappedSocket(Talk):
 
     # -- what is done to it ---------------------------------------------------------------------
 
-    def lose_answers(self, after_s: float) -> None:
-        self._loses_answers = True
-        self._breaks_at_s = trio.current_time() + after_s
+    def lose_answers(self, frame: bytes, after_s: float) -> None:
+        self._lost_id = _ID.unpack_from(frame, _ID_POSITION)[0]
+        self._breaks_after_s = after_s
+        self._breaks_at_s = trio.current_time() + max(after_s, _LONGEST_WAIT_S)
         self.look_again()
 
     def hold_up(self, seconds: float) -> None:
@@ -199,6 +209,8 @@ class TappedSocket(Talk):
             return
         cutter = self._inward.cutter
         for frame in cutter.cut(chunk):
+            if len(frame) < _SHORTEST_FRAME_BYTES:
+                continue  # the node will complain
             self.machine = self.machine or self._traffic.machine_of(frame)
             self._traffic.tell(self._traffic.on_sent, self, frame)
             self._traffic.tell(self._traffic.on_reached, self, frame)

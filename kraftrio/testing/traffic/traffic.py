@@ -35,8 +35,10 @@ class Talk(ABC):
     node: str
 
     @abstractmethod
-    def lose_answers(self, after_s: float) -> None:
-        """Let what the node answers from now on be lost, and the connection break after a while."""
+    def lose_answers(self, frame: bytes, after_s: float) -> None:
+        """Let what the node answers from now on be lost, and the connection break a while after
+        that to a request.
+        """
 
     @abstractmethod
     def hold_up(self, seconds: float) -> None:

@@ -144,6 +144,14 @@ def servers(kafka_world):
 
 @pytest.mark.kafka_faults
 async def test_old_world(servers): ...
+
+def test_real_sockets(kafka_broker):
+    kafka_broker.produce("orders", "one")
+    assert kafka_broker.records("orders") == []
+
+@pytest.mark.kafka(in_process=False)
+def test_without_a_story(kafka_broker):
+    assert kafka_broker.topics == {}
 """
 
 
@@ -153,7 +161,7 @@ def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(
         "-p", "kraftrio.testing.plugin", "--kafka-shrink", "--kafka-report", "stories.html"
     )
-    result.assert_outcomes(failed=3)
+    result.assert_outcomes(failed=4, passed=1)
     result.stdout.re_match_lines(
         [
             r"E\s+AssertionError: assert 21 == 20",
@@ -165,6 +173,9 @@ def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
     stories = (pytester.path / "stories.html").read_text()
     assert "test_each_order_is_there_once: failed</h2>" in stories
     assert "<tr class=fault>" in stories
+    assert "test_real_sockets: failed</h2>" in stories
+    assert "Produce to n1: orders-0 1 record; orders-0=0 after" in stories
+    assert "test_without_a_story" not in stories  # its broker is in another process
     result.stdout.fnmatch_lines_random(
         ["*takes seeds=N, how often to play the test*", "*let it take kafka_world itself*"]
     )

@@ -7,7 +7,6 @@ import trio
 
 from kraftrio import Producer
 from kraftrio.testing import KafkaWorld
-from kraftrio.testing.explaining import exchanges as module
 from kraftrio.testing.explaining.exchanges import Exchange, Exchanges
 from kraftrio.wire.protocol.api import ApiKey
 
@@ -53,11 +52,9 @@ async def test_how_far_they_came(kafka_world: KafkaWorld) -> None:
     assert repr(stuck).startswith("<PRODUCE of program to n1 at ")
 
 
-async def test_the_newest_are_kept(
-    kafka_world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_newest_are_kept(kafka_world: KafkaWorld) -> None:
     """The explanation says that it does not know the beginning."""
-    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
+    _kept(kafka_world)._limit_bytes = 50_000
     await kafka_world.create_topic("orders")
     async with Producer(kafka_world.bootstrap_servers) as producer:
         for _ in range(10):

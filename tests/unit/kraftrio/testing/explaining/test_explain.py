@@ -43,7 +43,7 @@ def test_before_the_run() -> None:
 
 
 async def test_of_brokers_with_real_sockets(kafka_broker: KafkaBroker) -> None:
-    """Their logs say what is visible; of clients they know nothing, and say so."""
+    """Their logs say what is visible, and what came to them by whom it was asked for."""
     (sent,) = kafka_broker.produce("orders", "one")
     async with Producer(kafka_broker.bootstrap_servers, transactional_id="t") as producer:
         with pytest.raises(RuntimeError, match="no"):
@@ -54,11 +54,12 @@ async def test_of_brokers_with_real_sockets(kafka_broker: KafkaBroker) -> None:
     await kafka_broker.transaction("t").ended()
     explanation = kafka_broker.explain(sent)
     assert explanation.visibility.reason is Reason.VISIBLE
-    assert explanation.reading.reason is explanation.placement.reason is Reason.UNKNOWN
-    assert explanation.reading.text.endswith("do not trace what they are asked for")
+    assert explanation.reading.reason is Reason.NOT_READ
+    assert explanation.placement.reason is Reason.UNKNOWN
+    assert explanation.placement.text.endswith("does not tell how it has chosen")
     assert is_open.reason is Reason.OPEN_TRANSACTION
     assert kafka_broker.explain(two).visibility.reason is Reason.ABORTED
-    assert kafka_broker.explain("orders", 0, 9).visibility.reason is Reason.UNKNOWN
+    assert kafka_broker.explain("orders", value="three").visibility.reason is Reason.NOT_SENT
     with pytest.raises(ValueError, match=r"explain\(\) takes a record"):
         kafka_broker.explain("orders")
 
