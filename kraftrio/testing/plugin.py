@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import pytest
 
@@ -61,9 +62,22 @@ class Wish:
 
     def snapshot(self, brokers: int) -> Snapshot | None:
         """What a cluster of so many nodes begins with."""
+        if self.start is None:
+            return None
+        from kraftrio.testing.snapshots.errors import SnapshotError
         from kraftrio.testing.snapshots.snapshot import snapshot_at
 
-        return None if self.start is None else snapshot_at(self.start, brokers)
+        try:
+            return snapshot_at(self.start, brokers)
+        except SnapshotError as error:
+            _refuse(f"@pytest.mark.kafka(start=...): {error}")
+
+
+def _seed(text: str) -> int:
+    """Read a seed from the command line."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no seed: give the number that a failing run named")
+    return int(text)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,7 +86,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafka")
     group.addoption(
         "--kafka-seed",
-        type=int,
+        type=_seed,
+        metavar="N",
         default=None,
         help="the one seed to play tests in kafka_world with",
     )
@@ -95,6 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
     config.addinivalue_line("markers", _FAULTS_MARK)
     path = config.getoption("--kafka-report")
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise pytest.UsageError(f"--kafka-report {path}: there is no such folder")
     if path is not None and not hasattr(config, "workerinput"):  # no worker of pytest-xdist
         config.pluginmanager.register(_Report(path), "kafka-report")
     scope = config.getini("kafka_scope")
@@ -146,6 +163,11 @@ class BrokerPool:
             self._shared.popitem()[1].stop()
 
 
+def _refuse(text: str) -> NoReturn:
+    """End a test that is written wrongly with a sentence, without our code in the report."""
+    pytest.fail(text, pytrace=False)
+
+
 def _wish(item: pytest.Item) -> Wish:
     mark = item.get_closest_marker("kafka")
     config = item.config
@@ -153,26 +175,18 @@ def _wish(item: pytest.Item) -> Wish:
     if mark is None:
         return Wish(scope=default)
     if mark.args:
-        raise pytest.UsageError(
-            f"@pytest.mark.kafka takes names only, such as brokers=3, not {mark.args[0]!r}"
-        )
+        _refuse(f"@pytest.mark.kafka takes names only, such as brokers=3, not {mark.args[0]!r}")
     known = list(Wish.__dataclass_fields__)
     for name in mark.kwargs:
         if name not in known:
-            raise pytest.UsageError(
-                f"@pytest.mark.kafka knows no {name!r}: expected one of {', '.join(known)}"
-            )
+            _refuse(f"@pytest.mark.kafka knows no {name!r}: expected one of {', '.join(known)}")
     wish = Wish(**{"scope": default, **mark.kwargs})
     if wish.scope not in _SCOPES:
-        raise pytest.UsageError(
-            f"@pytest.mark.kafka(scope={wish.scope!r}): expected function, module or session"
-        )
+        _refuse(f"@pytest.mark.kafka(scope={wish.scope!r}): expected function, module or session")
     if wish.disk not in ("memory", "folder"):
-        raise pytest.UsageError(
-            f"@pytest.mark.kafka(disk={wish.disk!r}): expected memory or folder"
-        )
+        _refuse(f"@pytest.mark.kafka(disk={wish.disk!r}): expected memory or folder")
     if wish.start is not None and wish.scope != "function" and not wish.in_process:
-        raise pytest.UsageError(
+        _refuse(
             "@pytest.mark.kafka(start=..., in_process=False): brokers in a process of their own"
             " cannot go back for the next test; add scope='function'"
         )
@@ -244,6 +258,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 # -- virtual time ---------------------------------------------------------------------------------
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a mark that nothing would come of."""
+    if item.get_closest_marker("kafka_faults") is None:
+        return
+    if not (
+        isinstance(item, pytest.Function)
+        and "kafka_world" in item.fixturenames
+        and inspect.iscoroutinefunction(inspect.unwrap(item.obj))
+    ):
+        _refuse("a test marked kafka_faults is `async def` and takes kafka_world")
+
+
 @pytest.fixture
 def kafka_world(request: pytest.FixtureRequest) -> KafkaWorld:
     """A replicated cluster in virtual time, in which an async test runs; see the mark `kafka`."""
@@ -291,15 +317,11 @@ def _in_world(item: pytest.Function, test: Callable[..., Any]) -> Callable[..., 
 
 
 def _seeds(item: pytest.Item, mark: pytest.Mark) -> Sequence[int]:
-    chosen = item.config.getoption("--kafka-seed")
-    if chosen is not None:
-        return [chosen]
     count = mark.kwargs.get("seeds", 20)
     if mark.args or set(mark.kwargs) - {"seeds"} or not isinstance(count, int) or count < 1:
-        raise pytest.UsageError(
-            "@pytest.mark.kafka_faults takes seeds=N, how often to play the test"
-        )
-    return range(1, count + 1)
+        _refuse("@pytest.mark.kafka_faults takes seeds=N, how often to play the test")
+    chosen = item.config.getoption("--kafka-seed")
+    return range(1, count + 1) if chosen is None else [chosen]
 
 
 def _play_seeds(
@@ -307,7 +329,7 @@ def _play_seeds(
 ) -> None:
     """Play a test under the faults of each seed, until one fails it."""
     if "kafka_world" not in arguments:
-        raise pytest.UsageError(
+        _refuse(
             "a test marked kafka_faults has a new world each time: let it take kafka_world itself"
         )
     from kraftrio.testing.faults.plan import drawn, shrunk

@@ -110,12 +110,12 @@ def test_a_project(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=passed, errors=6)
     result.stdout.fnmatch_lines_random(
         [
-            "*(scope='week'): expected function, module or session*",
+            "@pytest.mark.kafka(scope='week'): expected function, module or session",
             "*knows no 'borkers': expected one of scope, brokers, config, disk, in_process*",
             "*a cluster with 1 node, and this one has 3 nodes: make it with brokers=1*",
-            "*cannot go back for the next test; add scope='function'*",
+            "*cannot go back for the next test; add scope='function'",
             "*takes names only, such as brokers=3, not 3*",
-            "*(disk='tape'): expected memory or folder*",
+            "@pytest.mark.kafka(disk='tape'): expected memory or folder",
         ]
     )
 
@@ -138,6 +138,12 @@ async def test_each_order_is_there_once(kafka_world):
 @pytest.mark.kafka_faults(seed=7)
 async def test_wrong_mark(kafka_world): ...
 
+@pytest.mark.kafka_faults
+def test_not_async(kafka_world): ...
+
+@pytest.mark.kafka_faults
+async def test_without_world(): ...
+
 @pytest.fixture
 def servers(kafka_world):
     return lambda: kafka_world.bootstrap_servers
@@ -155,14 +161,27 @@ def test_without_a_story(kafka_broker):
 """
 
 
-def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
+def _run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin", *options)
+
+
+def _faults(result: pytest.RunResult) -> list[str]:
+    """The faults that a run is said to fail under."""
+    return re.findall(r"^E\s+(\d+\.\d\d s: .*)$", result.stdout.str(), re.MULTILINE)
+
+
+def _story(page: Path) -> str:
+    """The story of the one test that fails by faults."""
+    section = page.read_text().partition("test_each_order_is_there_once: failed</h2>")[2]
+    return section.partition("</table>")[0]
+
+
+def test_faults_are_found_replayed_and_shrunk(pytester: pytest.Pytester) -> None:
     """A producer without idempotence writes twice what was not answered: one fault shows it."""
     pytester.makepyfile(_DUPLICATES)
-    result = pytester.runpytest_subprocess(
-        "-p", "kraftrio.testing.plugin", "--kafka-shrink", "--kafka-report", "stories.html"
-    )
-    result.assert_outcomes(failed=4, passed=1)
-    result.stdout.re_match_lines(
+    found = _run(pytester, "--kafka-report", "found.html")
+    found.assert_outcomes(failed=4, passed=1, errors=2)
+    found.stdout.re_match_lines(
         [
             r"E\s+AssertionError: assert 21 == 20",
             r"E\s+seed \d+ fails; replay it with --kafka-seed \d+; faults:",
@@ -170,12 +189,95 @@ def test_faults_are_found_and_shrunk(pytester: pytest.Pytester) -> None:
             r".*story of the run.*",
         ]
     )
-    stories = (pytester.path / "stories.html").read_text()
-    assert "test_each_order_is_there_once: failed</h2>" in stories
-    assert "<tr class=fault>" in stories
+    story = _story(pytester.path / "found.html")
+    assert "<tr class=fault>" in story
+    stories = (pytester.path / "found.html").read_text()
     assert "test_real_sockets: failed</h2>" in stories
     assert "Produce to n1: orders-0 1 record; orders-0=0 after" in stories
     assert "test_without_a_story" not in stories  # its broker is in another process
-    result.stdout.fnmatch_lines_random(
-        ["*takes seeds=N, how often to play the test*", "*let it take kafka_world itself*"]
+    found.stdout.fnmatch_lines_random(
+        [
+            "*takes seeds=N, how often to play the test*",
+            "*let it take kafka_world itself*",
+            "*a test marked kafka_faults is `async def` and takes kafka_world*",
+        ]
     )
+    seed = re.findall(r"--kafka-seed (\d+)", found.stdout.str())[0]
+    chosen = ("-k", "each_order", "--kafka-seed", seed)
+    replayed = _run(pytester, *chosen, "--kafka-report", "replayed.html")
+    assert _faults(replayed) == _faults(found)
+    assert _story(pytester.path / "replayed.html") == story
+    (cause,) = _faults(_run(pytester, *chosen, "--kafka-shrink"))
+    assert cause in _faults(found) and len(_faults(found)) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--kafka-seed", "one"], "'one' is no seed: give the number that a failing run named"),
+        (["--kafka-seed", "-1"], "'-1' is no seed: give the number that a failing run named"),
+        (["--kafka-report", "nowhere/r.html"], "--kafka-report nowhere/r.html: there is no such"),
+        (["--kafka-scope", "week"], "--kafka-scope: invalid choice: 'week'"),
+    ],
+)
+def test_wrong_options(pytester: pytest.Pytester, options: list[str], sentence: str) -> None:
+    result = _run(pytester, *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert sentence in result.stderr.str() and "Traceback" not in result.stderr.str()
+
+
+_LEAKS = """
+import time
+import pytest
+from kraftrio import Consumer, Producer
+
+pytestmark = pytest.mark.kafka(brokers=2)
+BEGAN = time.time()
+
+async def use(world):
+    assert [world.node(number).is_running for number in (1, 2)] == [True, True]
+    assert abs(time.time() - 1_700_000_000) < 10
+    await world.produce("orders", "one")
+    async with Producer(world.bootstrap_servers) as producer:
+        await producer.send_and_wait("orders", b"two")
+        assert world.now_s < 1
+    assert len(await world.records("orders")) == 2
+    assert not {"fault", "hang"} & {line.split()[2] for line in world.story().splitlines()}
+
+async def test_breaks(kafka_world):
+    await use(kafka_world)
+    kafka_world.move_clocks(90_000)
+    kafka_world.node(1).move_clock(-60)
+    kafka_world.refuse("Produce", "NOT_ENOUGH_REPLICAS")
+    kafka_world.lose_answer("Produce")
+    kafka_world.delay("Metadata", seconds=60)
+    kafka_world.duplicate("Produce")
+    kafka_world.links.isolate("program")
+    kafka_world.node(1).fill_disk()
+    kafka_world.node(1).pause()
+    kafka_world.node(2).fail_disk()
+    kafka_world.node(2).cut_power()
+    raise OSError("of the test")
+
+async def test_is_whole(kafka_world):
+    assert abs(BEGAN - time.time()) > 86_400, "it is the world's time"
+    await use(kafka_world)
+
+@pytest.mark.kafka_faults(seeds=1)
+async def test_breaks_by_itself(kafka_world):
+    import trio
+    await trio.sleep(1)
+
+async def test_is_whole_after_that(kafka_world):
+    await use(kafka_world)
+
+def test_time_is_real():
+    assert 0 <= time.time() - BEGAN < 600
+"""
+
+
+def test_no_fault_outlives_its_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(_LEAKS)
+    result = _run(pytester)
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["E*OSError: of the test"])
