@@ -21,9 +21,11 @@ from typing import Self, TypeVar
 import trio
 
 from kraftrio.clients.admin.types import GroupDescription
+from kraftrio.clients.arguments.values import whole_number
 from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
+from kraftrio.testing.arguments import node_config
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.explaining.evidence import Evidence
 from kraftrio.testing.explaining.exchanges import Exchanges
@@ -110,9 +112,8 @@ class KafkaCluster(Subjects, DisturbedRequests):
         in_process: bool = True,
         start: Start | None = None,
     ) -> None:
-        if brokers < 1:
-            raise ValueError(f"brokers={brokers}: a cluster has at least 1")
-        settings = {name: str(value) for name, value in (config or {}).items()}
+        whole_number("brokers", brokers, 1)
+        settings = node_config(config)
         snapshot = None if start is None else snapshot_at(start, brokers)
         place = None if folder is None else fspath(folder)
         self._spec = NodesSpec(brokers, settings, place, snapshot)
@@ -461,7 +462,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         nodes, running, loop = self._here("cannot be copied")
         return loop.call(lambda: nodes.snapshot(running.nursery)).result()
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Start) -> None:
         """Let the cluster be as it was then, at its addresses; wait until clients can connect.
 
         Every node is killed, gets the disk of then, and is started, also one that did not run.
@@ -473,9 +474,10 @@ class KafkaCluster(Subjects, DisturbedRequests):
             ValueError: the nodes are in another process.
         """
         nodes, running, loop = self._here("cannot go back")
-        loop.call(lambda: running.restore(nodes, snapshot)).result()
+        found = snapshot_at(snapshot, self._spec.node_count)
+        loop.call(lambda: running.restore(nodes, found)).result()
 
-    def fork(self, snapshot: Snapshot | None = None) -> KafkaCluster:
+    def fork(self, snapshot: Start | None = None) -> KafkaCluster:
         """Make a second cluster that begins as this one is now, or was: `with cluster.fork() as b:`
 
         It is in memory, has addresses of its own, and is to be started and stopped as any other.

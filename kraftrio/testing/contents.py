@@ -26,10 +26,11 @@ from kraftrio.clients.admin.types import (
     OffsetSpec,
     OpType,
 )
+from kraftrio.clients.arguments.nearest import did_you_mean
 from kraftrio.clients.consumer.config import ConsumerSettings
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
-from kraftrio.clients.errors import GroupIdNotFoundError
+from kraftrio.clients.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.clients.producer.producer import Producer
@@ -125,6 +126,8 @@ class Contents:
         found = await self.admin.describe_topics([topic], raise_errors=False)
         if topic in found.errors:
             await self.create_topic(topic, -1, -1, {})
+        if partition is not None:
+            await self.partition(TopicPartition(topic, partition))  # or the producer waits for it
         headers = list(headers)
         async with Producer(
             self._servers,
@@ -151,14 +154,13 @@ class Contents:
         self, topic: str, partition: int | None, *, read_committed: bool
     ) -> list[ConsumerRecord]:
         """The records of a topic up to now, by partition and offset."""
-        described = await self.admin.describe_topics([topic])
+        if partition is not None:
+            await self.partition(TopicPartition(topic, partition))
         partitions = [
             TopicPartition(topic, number)
-            for number in sorted(described[topic].partitions)
+            for number in sorted(await self._partitions_of(topic))
             if partition in (None, number)
         ]
-        if not partitions:
-            raise ValueError(f"topic {topic} has no partition {partition}")
         ends = await self.offsets(partitions, OffsetSpec.LATEST, read_committed=read_committed)
         starts = await self.offsets(partitions, OffsetSpec.EARLIEST)
         unread = {one for one in partitions if starts[one] < ends[one]}
@@ -195,17 +197,30 @@ class Contents:
 
     async def end_offsets(self, topic: str) -> dict[TopicPartition, int]:
         """The high watermarks of all partitions of a topic."""
-        found = await self.admin.describe_topics([topic])
-        partitions = [TopicPartition(topic, number) for number in sorted(found[topic].partitions)]
+        numbers = sorted(await self._partitions_of(topic))
+        partitions = [TopicPartition(topic, number) for number in numbers]
         return await self.offsets(partitions, OffsetSpec.LATEST)
 
     async def partition(self, topic_partition: TopicPartition) -> PartitionMetadata:
         """A partition's leader, replicas and ISR."""
         topic, number = topic_partition
-        partitions = (await self.admin.describe_topics([topic]))[topic].partitions
+        partitions = await self._partitions_of(topic)
         if number not in partitions:
-            raise ValueError(f"topic {topic} has no partition {number}")
+            count = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+            raise ValueError(f"topic {topic} has no partition {number}: it has {count}, from 0 on")
         return partitions[number]
+
+    async def _partitions_of(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        """The partitions of a topic by number.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic; the text names the nearest one.
+        """
+        try:
+            return (await self.admin.describe_topics([topic]))[topic].partitions
+        except UnknownTopicOrPartitionError as error:
+            near = did_you_mean(topic, await self.admin.list_topics())
+            raise UnknownTopicOrPartitionError(f"there is no topic {topic!r}{near}") from error
 
     # -- groups ---------------------------------------------------------------------------------
 

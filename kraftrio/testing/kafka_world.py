@@ -14,6 +14,7 @@ Called by: tests, through the fixture `kafka_world` or `kraftrio.testing.KafkaWo
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
 import threading
@@ -35,11 +36,14 @@ from unittest import mock
 
 import trio
 
+from kraftrio.broker.config.types import PropertyError
 from kraftrio.clients import surroundings
 from kraftrio.clients.admin.types import GroupDescription
+from kraftrio.clients.arguments.values import whole_number
 from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
+from kraftrio.testing.arguments import node_config
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
@@ -90,14 +94,12 @@ class KafkaWorld(Subjects, DisturbedRequests):
         faults: Sequence[Fault] = (),
         start: Start | None = None,
     ) -> None:
-        if brokers < 1:
-            raise ValueError(f"brokers={brokers}: a world has at least 1")
+        whole_number("brokers", brokers, 1)
         check_nodes(faults, [f"n{number}" for number in range(1, brokers + 1)])
         self.seed = seed
         self.faults = faults
         self._world = World(f"kafka-world-{seed}")
-        settings = {name: str(value) for name, value in (config or {}).items()}
-        self._shape = Shape(brokers, properties={**node_settings(brokers), **settings})
+        self._shape = Shape(brokers, properties={**node_settings(brokers), **node_config(config)})
         self._start = None if start is None else snapshot_at(start, brokers)
         if self._start is not None:
             self._world.start_wall_ms = self._start.wall_ms
@@ -120,13 +122,26 @@ class KafkaWorld(Subjects, DisturbedRequests):
             SimulationFailure: a node failed, or everybody waits for ever.
             Exception: what `main` raises.
             LeftOpen: `main` has left clients or tasks open.
+            ValueError: no node can start with `config`; the text says why.
+            RuntimeError: it has run already.
+            TypeError: `main` is no function.
         """
+        if self._cluster is not None:
+            raise RuntimeError("this world has run already: make a new one for each run")
+        if not callable(main):
+            if inspect.iscoroutine(main):
+                main.close()
+            raise TypeError(f"run() takes an async function, as in run(main), not {main!r}")
         results: list[T] = []
         failures: list[BaseException] = []
 
         async def body() -> None:
             async with trio.open_nursery() as nursery:
-                cluster = SimCluster(self._world, nursery, self._shape)
+                try:
+                    cluster = SimCluster(self._world, nursery, self._shape)
+                except PropertyError as error:
+                    failures.append(ValueError(f"config: {error}"))
+                    return
                 on_demand = self._look_after(cluster)
                 await self._begin(self._start)
                 nursery.start_soon(FaultPlayer(on_demand).play, self.faults)
@@ -215,8 +230,15 @@ class KafkaWorld(Subjects, DisturbedRequests):
 
     @contextmanager
     def machine(self, name: str) -> Iterator[None]:
-        """Let the clients that are made within the body, or by tasks started there, live on it."""
+        """Let the clients that are made within the body, or by tasks started there, live on it.
+
+        Raises:
+            ValueError: it is a node's, or the one that the test looks from.
+        """
         cluster = self._running()
+        host = cluster.internet.hosts.get(name)
+        if name == LOOKER or (host is not None and host.is_node):
+            raise ValueError(f"machine {name!r} is not one for clients: take another name")
         chance = self._world.rng(f"client-{next(self._machine_numbers)}-{name}")
         network = cluster.new_host(name)
         tokens = (
@@ -303,7 +325,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         """When it was taken, as the story tells times; negative: before this run."""
         return (snapshot.wall_ms - self._world.start_wall_ms) / 1000
 
-    async def restore(self, snapshot: Snapshot) -> None:
+    async def restore(self, snapshot: Start) -> None:
         """Let the cluster be as it was then; wait until clients can connect.
 
         Every node is killed, gets the disk of then, and is started, also one that did not run.
@@ -313,15 +335,15 @@ class KafkaWorld(Subjects, DisturbedRequests):
         to links and clocks stays; disks have nothing wrong with them.
 
         Raises:
-            SnapshotError: it is of a cluster with another number of nodes.
+            SnapshotError: it is of a cluster with another number of nodes, or cannot be read.
         """
-        snapshot.check_fits(len(self._running().nodes))
+        snapshot = snapshot_at(snapshot, len(self._running().nodes))
         self._world.note("world", "back", f"to {self._seconds_of(snapshot):.3f} s")
         self._kill_all()
         await self._begin(snapshot)
 
     @asynccontextmanager
-    async def fork(self, snapshot: Snapshot | None = None) -> AsyncIterator[KafkaWorld]:
+    async def fork(self, snapshot: Start | None = None) -> AsyncIterator[KafkaWorld]:
         """Run a second cluster in this world that begins as this one is now, or was.
 
         It is a world as this one, with the same clock and network and nodes of its own, on
@@ -337,7 +359,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         cluster = self._running()
         if snapshot is None:
             snapshot = await self.snapshot()
-        snapshot.check_fits(len(cluster.nodes))
+        snapshot = snapshot_at(snapshot, len(cluster.nodes))
         other = copy(self)
         prefix = f"fork{next(self._fork_numbers)}-"
         other._look_after(

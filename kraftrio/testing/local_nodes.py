@@ -439,6 +439,17 @@ class LocalNodes:
 
 
 async def _start(nodes: Iterable[LocalNode], nursery: trio.Nursery) -> None:
-    async with trio.open_nursery() as starting:
-        for node in nodes:
-            starting.start_soon(node.start, nursery)
+    """Start all of them at once.
+
+    Raises:
+        RuntimeError: one or more have ended instead; the text says why.
+    """
+    try:
+        async with trio.open_nursery() as starting:
+            for node in nodes:
+                starting.start_soon(node.start, nursery)
+    except ExceptionGroup as group:
+        ended, others = group.split(RuntimeError)
+        if ended is None or others is not None:
+            raise
+        raise RuntimeError("; ".join(map(str, ended.exceptions))) from None

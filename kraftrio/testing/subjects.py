@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kraftrio.clients.admin.types import GroupDescription, MemberDescription, OffsetSpec
+from kraftrio.clients.arguments.values import whole_number
 from kraftrio.clients.metadata import PartitionMetadata
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.waiting import Seen, Wait
@@ -35,7 +36,13 @@ class Group:
     watch: Watch
 
     def stable(self, members: int | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Wait:
-        """Wait until it is stable, with so many members (None: any number but 0)."""
+        """Wait until it is stable, with so many members (None: any number but 0).
+
+        Raises:
+            TypeError, ValueError: `members` is not a number of members.
+        """
+        if members is not None and whole_number("members", members) == 0:
+            raise ValueError("stable(members=0): a group without members is waited for by empty()")
         wanted = "members" if members is None else f"{members} members"
 
         async def look(contents: Contents) -> Seen:
@@ -201,6 +208,8 @@ class Subjects(ABC):
 
 async def _health(contents: Contents, up: dict[int, bool]) -> Seen:
     faults = [f"node {node_id} does not run" for node_id, is_up in up.items() if not is_up]
+    if len(faults) == len(up):
+        return Seen(False, "; ".join(faults))
     there = sorted(node.node_id for node in (await contents.admin.describe_cluster()).nodes)
     faults += [
         f"{topic}-{number}: {_replicas_text(partition)}"

@@ -17,6 +17,7 @@ import sniffio
 import trio
 
 from kraftrio.clients.errors import KafkaClientError
+from kraftrio.testing.arguments import seconds
 from kraftrio.testing.loop_thread import Call, LoopThread
 
 LAST_EVENTS = 8  # so many are told when the time is up
@@ -49,6 +50,7 @@ class Wait:
 
     Raises:
         WaitTimedOut: when it is awaited, and not so in time.
+        TypeError, ValueError: `timeout_s` is not a number of seconds.
     """
 
     def __init__(
@@ -59,9 +61,12 @@ class Wait:
         loop: LoopThread | None,
         last_events: Callable[[], str] | None = None,
     ) -> None:
+        self._is_used = True  # nothing is waited for yet
         self._what = what
         self._look = look
-        self._timeout_s = timeout_s
+        self._timeout_s = seconds("timeout_s", timeout_s)
+        if not timeout_s:
+            raise ValueError("timeout_s must be more than 0: a look takes time, too")
         self._loop = loop
         self._last_events = last_events
         self._is_used = False

@@ -56,11 +56,12 @@ def explain(
     value: bytes | str | None = None,
 ) -> Explanation:
     """Explain a record, an offset, or a record that a program sent; see `KafkaWorld.explain`."""
-    if not isinstance(record, str):
+    if not isinstance(record, str) and hasattr(record, "offset"):
         return _of_record(evidence, record)
-    if partition is not None and offset is not None:
+    if isinstance(record, str) and partition is not None and offset is not None:
         return _of_place(evidence, Place(record, partition, offset), None)
-    if partition is not None or offset is not None or (key is None and value is None):
+    is_place = partition is not None or offset is not None
+    if not isinstance(record, str) or is_place or (key is None and value is None):
         raise ValueError(
             "explain() takes a record, or a topic with partition and offset, or a topic with the"
             " value (and key) of what was sent"

@@ -14,6 +14,7 @@ import trio
 
 from kraftrio.broker.coordinator.partitioning import partition_for
 from kraftrio.clients.admin.types import ElectionType, GroupDescription, OffsetSpec
+from kraftrio.clients.arguments.values import whole_number
 from kraftrio.clients.errors import UnknownMemberIdError
 from kraftrio.testing.contents import Contents
 from kraftrio.wire.primitives import TopicPartition
@@ -219,6 +220,7 @@ class Moves:
 
     async def deliver_again(self, group: str, records: int) -> None:
         """See `deliver_again`."""
+        whole_number("records", records, 1)
         self._note(f"{records} records of each partition come to {group} again")
         await deliver_again(self._contents, group, records)
 

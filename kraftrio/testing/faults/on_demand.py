@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kraftrio.clients.arguments.values import whole_number
+from kraftrio.testing.arguments import seconds as check_seconds
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.faults.moves import Moves
 from kraftrio.testing.faults.requests import RequestFaults
@@ -41,6 +43,12 @@ class NodeFaults:
                 f"node {self._node.node_id} cannot be {verb}, it does not run: start() it first"
             )
 
+    def _check_goes_on(self, verb: str) -> None:
+        if self._node.is_paused:
+            raise ValueError(
+                f"node {self._node.node_id} cannot be {verb}, it stands still: resume() it first"
+            )
+
     def kill(self) -> None:
         """Kill its process as `kill -9` does; what it has written is on its disk."""
         self._check_running("killed")
@@ -54,6 +62,7 @@ class NodeFaults:
     async def stop(self) -> None:
         """Stop it in good order, and wait for that."""
         self._check_running("stopped")
+        self._check_goes_on("stopped")
         await self._node.stop()
 
     def start(self) -> None:
@@ -66,6 +75,7 @@ class NodeFaults:
     def pause(self) -> None:
         """Stop its process as SIGSTOP does; its sockets stay open."""
         self._check_running("paused")
+        self._check_goes_on("paused")
         self._node.pause()
 
     def resume(self) -> None:
@@ -79,6 +89,7 @@ class NodeFaults:
 
         The metadata quorum's log is thought to be on another disk.
         """
+        whole_number("room_bytes", room_bytes)
         self._world.tolerated += _FULL
         self._world.note(self._node.name, "disk", f"room for {room_bytes} bytes")
         self._node.disk.has_metadata_apart = True
@@ -105,6 +116,7 @@ class NodeFaults:
 
     def move_clock(self, seconds: float) -> None:
         """Set its wall clock ahead (or back); timers stay."""
+        check_seconds("seconds", seconds, is_signed=True)
         self._world.note(self._node.name, "clock", f"moved by {seconds:+g} s")
         self._node.clock.offset_ms += seconds * 1000
 
@@ -173,12 +185,13 @@ class WorldFaults:
         nodes = self.cluster.nodes
         if node_id not in nodes:
             raise ValueError(
-                f"there is no node {node_id}: the nodes are {', '.join(map(str, nodes))}"
+                f"there is no node {node_id!r}: the nodes are {', '.join(map(str, nodes))}"
             )
         return NodeFaults(nodes[node_id], self.cluster)
 
     def move_clocks(self, seconds: float) -> None:
         """Set every wall clock ahead (or back)."""
+        check_seconds("seconds", seconds, is_signed=True)
         self.cluster.world.note("world", "clock", f"all moved by {seconds:+g} s")
         self.cluster.world.start_wall_ms += round(seconds * 1000)
 

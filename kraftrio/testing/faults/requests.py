@@ -14,7 +14,6 @@ Called by: `on_demand` and `player`; `kafka_world` and `cluster`, which are `Dis
 
 from __future__ import annotations
 
-import difflib
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -24,9 +23,11 @@ from typing import Any
 from kraftrio.broker.api.shared.refusals import refuse
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.server.context import Handler, RequestContext
+from kraftrio.testing.arguments import known_name
+from kraftrio.testing.arguments import seconds as check_seconds
 from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM, OnFrame, Talk, Traffic
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.protocol.api import ApiKey
+from kraftrio.wire.protocol.api import APIS, BROKER, ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
 
 _API_KEY = struct.Struct(">h")
@@ -36,13 +37,13 @@ def api_key_of(name: str) -> ApiKey:
     """The API that Kafka's protocol calls so, such as "OffsetCommit".
 
     Raises:
-        ValueError: there is none; the text names the nearest one.
+        ValueError: there is none, and the text names the nearest one; or clients do not ask it.
     """
     by_name = {key.name.title().replace("_", ""): key for key in ApiKey}
-    if name in by_name:
-        return by_name[name]
-    near = difflib.get_close_matches(name, by_name, 1) or ["OffsetCommit"]
-    raise ValueError(f"there is no request {name!r}; do you mean {near[0]!r}?")
+    key = by_name[known_name("request", name, list(by_name), "OffsetCommit")]
+    if APIS[key].listeners.isdisjoint(BROKER):
+        raise ValueError(f"{name} is asked by nodes alone: faults are of what clients ask")
+    return key
 
 
 def error_code_of(error: str) -> ErrorCode:
@@ -52,10 +53,7 @@ def error_code_of(error: str) -> ErrorCode:
         ValueError: there is none, or it is NONE; the text names the nearest one.
     """
     names = [code.name for code in ErrorCode if code is not ErrorCode.NONE]
-    if error in names:
-        return ErrorCode[error]
-    near = difflib.get_close_matches(error.upper(), names, 1) or ["NOT_COORDINATOR"]
-    raise ValueError(f"there is no error {error!r}; do you mean {near[0]!r}?")
+    return ErrorCode[known_name("error", error, names, "NOT_COORDINATOR")]
 
 
 @dataclass(slots=True)
@@ -90,6 +88,7 @@ class RequestFaults:
             machine: which sends it; None: any of the program's.
             after_s: how long after that the client finds its connection broken.
         """
+        check_seconds("after_s", after_s)
         self._await(
             request,
             machine,
@@ -99,6 +98,7 @@ class RequestFaults:
 
     def delay(self, request: str, machine: str | None, *, seconds: float) -> None:
         """Let the next request of this kind arrive so much later, with all that follows it."""
+        check_seconds("seconds", seconds)
         self._await(
             request, machine, f"is {seconds:g} s late", lambda talk, _: talk.hold_up(seconds)
         )
@@ -109,6 +109,7 @@ class RequestFaults:
         Args:
             after_s: how much later the second one is sent.
         """
+        check_seconds("after_s", after_s)
         self._await(
             request, machine, "comes twice", lambda talk, frame: talk.send_again(frame, after_s)
         )
@@ -116,18 +117,20 @@ class RequestFaults:
     def refuse(self, request: str, machine: str | None, *, error: str) -> None:
         """Let the next request of this kind not be done, but be answered with an error."""
         code = error_code_of(error)
-        self._awaited.append(
-            _Awaited(api_key_of(request), machine, f"is refused with {error}", refusal=code)
-        )
+        self._await(request, machine, f"is refused with {error}", refusal=code)
 
     def _await(
         self,
         request: str,
         machine: str | None,
         text: str,
-        happen: OnFrame,
+        happen: OnFrame | None = None,
+        refusal: ErrorCode = ErrorCode.NONE,
     ) -> None:
-        self._awaited.append(_Awaited(api_key_of(request), machine, text, happen))
+        api_key = api_key_of(request)
+        if machine is not None:
+            self._traffic.check_client(machine)
+        self._awaited.append(_Awaited(api_key, machine, text, happen, refusal))
 
     def _take(self, api_key: int, machine: str, *, is_refusal: bool) -> _Awaited | None:
         """Take the fault that has waited for this request, if there is one."""
@@ -197,7 +200,7 @@ class DisturbedRequests(ABC):
             after_s: how long after that the client finds its connection broken.
 
         Raises:
-            ValueError: Kafka has no such request.
+            ValueError: Kafka has no such request, or the program no such machine.
         """
         self._disturb(lambda faults: faults.lose_answer(request, machine, after_s=after_s))
 

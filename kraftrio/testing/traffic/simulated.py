@@ -13,7 +13,7 @@ from kraftrio.broker.server.context import RequestContext
 from kraftrio.testing.simulation.cluster import BROKER_PORT, SimCluster
 from kraftrio.testing.simulation.network import HostNetwork, SimSocket
 from kraftrio.testing.traffic.frames import FRAME_SIZE, FrameCutter
-from kraftrio.testing.traffic.traffic import Talk, Traffic
+from kraftrio.testing.traffic.traffic import LOOKER, Talk, Traffic
 
 _DUPLICATE_DEADLINE_S = 30.0
 
@@ -82,6 +82,18 @@ class SimTraffic(Traffic):
 
     def is_one(self, machine: str, name: str) -> bool:
         return machine == name
+
+    def check_client(self, name: str) -> None:
+        clients = [
+            known
+            for known, host in self._internet.hosts.items()
+            if not host.is_node and known != LOOKER
+        ]
+        if name not in clients:
+            raise ValueError(
+                f"there is no machine {name!r} of the program's: there are {', '.join(clients)};"
+                " others are there once `with machine(...)` was entered"
+            )
 
     def sender(self, context: RequestContext) -> str | None:
         hosts = self._internet.hosts

@@ -290,6 +290,13 @@ class SocketTraffic(Traffic):
             return True
         return name == PROGRAM and machine != LOOKER and machine not in self.node_names
 
+    def check_client(self, name: str) -> None:
+        if name == LOOKER or name in self.node_names:
+            raise ValueError(
+                f"machine={name!r} is no client of the program's: give its client id, or"
+                f" {PROGRAM!r} for all"
+            )
+
     def sender(self, context: RequestContext) -> str | None:
         if self.node_at(context.client.port) is not None:
             return None

@@ -79,5 +79,9 @@ class Traffic(ABC):
         """Whether a machine is meant by a name."""
 
     @abstractmethod
+    def check_client(self, name: str) -> None:
+        """Raise ValueError if no client can be meant by a name; the text says which can."""
+
+    @abstractmethod
     def sender(self, context: RequestContext) -> str | None:
         """Which machine sent a request that a node is to handle; None: another node's."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
 
 from kraftrio import Consumer, Producer, TopicPartition
+from kraftrio.errors import UnknownTopicOrPartitionError
 from kraftrio.testing import KafkaBroker, KafkaWorld, WaitTimedOut
 
 DAY_S = 86_400
@@ -165,6 +169,75 @@ async def test_faults_on_what_is_not_there(kafka_world: KafkaWorld) -> None:
         kafka_world.lose_answer("Ofsetcommit")
     with pytest.raises(RuntimeError, match="this world does not run"):
         await KafkaWorld().topics()
+    kafka_world.node(1).pause()
+    with pytest.raises(ValueError, match="cannot be paused, it stands still: resume"):
+        kafka_world.node(1).pause()
+    with pytest.raises(ValueError, match="cannot be stopped, it stands still: resume"):
+        await kafka_world.node(1).stop()
+    with pytest.raises(ValueError, match="no machine 'a' of the program's: there are program; oth"):
+        kafka_world.delay("Produce", seconds=1, machine="a")
+    with pytest.raises(ValueError, match="no machine 'n1' of the program's"):
+        kafka_world.refuse("Produce", "NOT_ENOUGH_REPLICAS", machine="n1")
+    with (
+        pytest.raises(ValueError, match="machine 'n1' is not one for clients"),
+        kafka_world.machine("n1"),
+    ):
+        pass
+    kafka_world.node(1).resume()
+    kafka_world.node(2).start()
+
+
+async def test_values_that_make_no_sense(kafka_world: KafkaWorld) -> None:
+    """Each is refused when it is given, before anything is waited for or broken."""
+    world: Any = kafka_world
+    await world.create_topic("orders", 2)
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: world.node(1).move_clock("5"), "seconds must be a number of seconds, not '5'"),
+        (lambda: world.move_clocks(None), "seconds must be a number of seconds, not None"),
+        (lambda: world.node(1).fill_disk(-1), "room_bytes must not be negative, but is -1"),
+        (lambda: world.delay("Produce", seconds=-1), "seconds, 0 or more, but is -1"),
+        (lambda: world.lose_answer("Produce", after_s="x"), "after_s must be a number of seconds"),
+        (lambda: world.duplicate("Produce", after_s=-1), "after_s must be a number of seconds"),
+        (lambda: world.refuse("Produce", 6), "there is no error 6; an example is 'NOT_COORD"),
+        (lambda: world.healthy(timeout_s=-1), "timeout_s must be a number of seconds, 0 or more"),
+        (lambda: world.healthy(timeout_s=0), "timeout_s must be more than 0"),
+        (lambda: world.group("g").stable(members=0), "without members is waited for by empty()"),
+        (lambda: world.explain(5), "explain() takes a record, or a topic with partition and"),
+        (lambda: world.run(None), "this world has run already: make a new one for each run"),
+    ]
+    for call, sentence in refused:
+        with pytest.raises((TypeError, ValueError, RuntimeError), match=re.escape(sentence)):
+            call()
+    with pytest.raises(ValueError, match="topic orders has no partition 9: it has 2 partitions"):
+        await world.produce("orders", "one", partition=9)
+    with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'order'; did you mean 'ord"):
+        await world.records("order")
+    with pytest.raises(WaitTimedOut, match=r"seen last: .*there is no topic 'order'; did you mean"):
+        await world.topic("order").drained(by="g", timeout_s=1)
+    assert " fault " not in world.story()
+
+
+async def test_a_cluster_without_nodes_is_told(kafka_world: KafkaWorld) -> None:
+    for number in (1, 2, 3):
+        kafka_world.node(number).kill()
+    with pytest.raises(WaitTimedOut, match="seen last: node 1 does not run; node 2 does not run;"):
+        await kafka_world.healthy(timeout_s=5)
+
+
+def test_worlds_that_cannot_be() -> None:
+    async def idle() -> None:
+        await trio.lowlevel.checkpoint()
+
+    with pytest.raises(TypeError, match="brokers must be a whole number, not '3'"):
+        KafkaWorld(brokers="3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"config: 'node.id' is set by the cluster for each node"):
+        KafkaWorld(config={"node.id": 7})
+    with pytest.raises(ValueError, match="config: Invalid value x for configuration num"):
+        KafkaWorld(config={"num.partitions": "x"}).run(idle)
+    with pytest.raises(
+        TypeError, match=r"run\(\) takes an async function, as in run\(main\), not <c"
+    ):
+        KafkaWorld().run(idle())  # type: ignore[arg-type]
 
 
 async def test_committed_offsets(kafka_world: KafkaWorld) -> None:

@@ -61,6 +61,8 @@ async def test_a_request_comes_twice(kafka_world: KafkaWorld, is_idempotent: boo
 async def test_other_machines_are_let_be(kafka_world: KafkaWorld) -> None:
     """Faults are of the machine that is named; what the test itself asks for is never hit."""
     await kafka_world.create_topic("orders")
+    with kafka_world.machine("a"):
+        pass  # it is there from now on
     kafka_world.refuse("Produce", "NOT_ENOUGH_REPLICAS", machine="a")
     kafka_world.delay("Produce", seconds=100, machine="a")
     async with Producer(kafka_world.bootstrap_servers, retries=0) as producer:
@@ -76,5 +78,7 @@ async def test_wrong_names(kafka_world: KafkaWorld) -> None:
         kafka_world.refuse("produce", "NOT_COORDINATOR")
     with pytest.raises(ValueError, match="no error 'NotCoordinator'; do you mean 'NOT_COORDINA"):
         kafka_world.refuse("Produce", "NotCoordinator")
+    with pytest.raises(ValueError, match="Vote is asked by nodes alone"):
+        kafka_world.lose_answer("Vote")
     with pytest.raises(ValueError, match="no error 'NONE'"):
         kafka_world.refuse("Produce", "NONE")
