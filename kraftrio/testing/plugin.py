@@ -241,17 +241,19 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test that leaves clients open which it has opened."""
+    """Fail a test that leaves clients or tasks open which it has opened."""
     if not {"kafka_broker", "kafka_cluster"}.intersection(pyfuncitem.fixturenames):
         return (yield)
     from kraftrio.clients.diagnostics.open_clients import open_clients
+    from kraftrio.testing.asyncio_tasks import watched_tasks
     from kraftrio.testing.leftovers import LeftOpen, new_clients
 
     before = open_clients()
-    result = yield
-    left = new_clients(before)
+    with watched_tasks() as left_tasks:
+        result = yield
+        left = [*map(repr, new_clients(before)), *left_tasks()]
     if left:
-        raise LeftOpen(map(repr, left))
+        raise LeftOpen(left)
     return result
 
 

@@ -101,6 +101,17 @@ def test_asyncio(kafka_broker):
 def test_after_it(kafka_broker):
     assert kafka_broker.topics == {}
 
+def test_asyncio_task(kafka_broker):
+    async def main():
+        asyncio.create_task(asyncio.sleep(3600), name="shipping")
+        asyncio.create_task(asyncio.sleep(3600)).cancel()
+
+    loop.run_until_complete(main())
+
+def test_old_tasks(kafka_broker):
+    loop.run_until_complete(asyncio.sleep(0))
+    asyncio.run(asyncio.sleep(0))
+
 async def test_world(kafka_world):
     await Producer(kafka_world.bootstrap_servers, client_id="b").__aenter__()
 
@@ -121,10 +132,11 @@ def test_a_project(pytester: pytest.Pytester) -> None:
     """Who left something open fails, and others do not; nor do those after who killed a node."""
     pytester.makepyfile(_PROJECT)
     result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin")
-    result.assert_outcomes(passed=4, failed=2)
+    result.assert_outcomes(passed=5, failed=3)
     result.stdout.fnmatch_lines(
         [
             "*LeftOpen: the test has ended, but left open: <Producer 'a' at 127.0.0.1:*, open>; *",
+            "*LeftOpen: the test has ended, but left open: task shipping (sleep); enter*",
             "*LeftOpen: the test has ended, but left open: <Producer 'b' at n1:9092*, open>; *",
         ]
     )
