@@ -51,7 +51,7 @@ class StoredBytes:
         """Bring them into memory, as far as that helps. A worker thread may call it."""
 
     def loading_ahead(self, start: int) -> Callable[[], None] | None:
-        """What a worker thread should do meanwhile for who is to send the bytes from `start` on.
+        """What a worker thread should do meanwhile for the sender of the bytes from `start` on.
 
         It brings into memory what lies behind these bytes. None: nothing needs that now.
         """

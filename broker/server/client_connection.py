@@ -16,8 +16,8 @@ long as it has to wait (`throttling`).
 
 Memory
 - Records that lie in files are sent from there as the socket takes them (`SendQueue`), in turns of
-  bounded size; what the disk has to be asked for is loaded by a worker thread, for who reads on
-  while what comes before is sent.
+  bounded size; what the disk has to be asked for is loaded by a worker thread, for readers in
+  order while what comes before it is sent.
 - Requests are handled one ahead of what the socket takes.  Behind a parked one they continue, up to
   a limit of requests and of encoded bytes; behind one that is worked on in slices they wait.
 - Large frames, and responses that may be large, wait for the memory that all connections share

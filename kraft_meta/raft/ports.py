@@ -69,7 +69,7 @@ class ReplicatedLog(RaftLogReader, Protocol):
     def read_snapshot_chunk(
         self, snapshot_id: SnapshotId, position: int, max_bytes: int
     ) -> tuple[bytes, int] | None:
-        """Return bytes of a snapshot's file from a position on, and its size; None: none such."""
+        """Return a part of a snapshot's file, and the file's size; None: no such snapshot."""
         ...
 
     def write_snapshot(

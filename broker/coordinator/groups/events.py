@@ -1,7 +1,7 @@
 """What happens to groups, for the log and for figures: joins, departures, rebalances.
 
 Owns: `group_events`, which reads it from what a shard decides. Cores of the classic protocol name
-their events themselves (`Outcome.events`), since their records tell no reasons; groups whose
+their events themselves (`Outcome.events`), since their records have no reasons; groups whose
 partitions the broker assigns say everything by their records:
 - a member's metadata, that was no member before: it joined; a tombstone of it: it left, or its
   session ended, when nobody asked for it;

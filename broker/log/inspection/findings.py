@@ -17,8 +17,8 @@ class Finding(NamedTuple):
         path: of the file.
         fault: what is wrong.
         remains: what can still be read, or what a broker makes of it at its next start.
-        offset: of the first record concerned; None where no record is.
-        position: in the file; None where the file as a whole is meant.
+        offset: of the first record concerned; None where it is not about records.
+        position: in the file; None where it is about the whole file.
     """
 
     path: str
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 
 
 REBUILT = "a broker rebuilds it from the log when it starts"
-"""What becomes of files that say nothing that the log does not say."""
+"""What becomes of files that can be rebuilt from the log."""
 
 
 def reason(error: KafkaError) -> str:

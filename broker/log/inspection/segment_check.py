@@ -5,7 +5,7 @@ Owns `SegmentFacts`, what the log file itself says, and the checks of the files 
    have rising offsets within their batch, and none is later than the batch says.
 2. An entry of the offset index names the start of a batch, one of the time index the last offset of
    a batch with the largest timestamp so far, one of the transaction index an abort marker.
-3. Zero entries at the end of an index are padding, as a broker leaves them that did not stop well.
+3. Zero entries at the end of an index are padding, which a broker that was killed leaves behind.
 
 Called by: `partition_check`.
 """
@@ -81,7 +81,7 @@ def check_log_file(
 
     Args:
         next_base_offset: of the segment after it; None: it is the last.
-        open_transactions: those of the segments before, which this one may end.
+        open_transactions: those of earlier segments, which this one may end.
         facts: gets what was seen.
     """
     last_epoch = -1

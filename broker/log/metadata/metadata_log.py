@@ -227,7 +227,7 @@ class MetadataLog:
     def read_snapshot_chunk(
         self, snapshot_id: SnapshotId, position: int, max_bytes: int
     ) -> tuple[bytes, int] | None:
-        """Return bytes of a snapshot's file from a position on, and its size; None: none such."""
+        """Return a part of a snapshot's file, and the file's size; None: no such snapshot."""
         return self._snapshots.read_chunk(snapshot_id, position, max_bytes)
 
     def write_snapshot(

@@ -56,7 +56,7 @@ class SnapshotFiles:
     def read_chunk(
         self, snapshot_id: SnapshotId, position: int, max_bytes: int
     ) -> tuple[bytes, int] | None:
-        """Return bytes of a snapshot's file from a position on, and its size; None: none such."""
+        """Return a part of a snapshot's file, and the file's size; None: no such snapshot."""
         if snapshot_id not in self._ids:
             return None
         file = self._fs.open(self._path(snapshot_id))

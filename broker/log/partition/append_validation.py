@@ -55,7 +55,7 @@ def validate_client_batch(
     size = len(records)
     if not size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request needs one record batch")
-    if size < BATCH_OVERHEAD:  # also a message set of an old client, which is as invalid
+    if size < BATCH_OVERHEAD:  # also a message set of an old client, which is just as invalid
         raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
     header = parse_header(records)
     if header.size_bytes != size:

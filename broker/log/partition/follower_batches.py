@@ -69,7 +69,7 @@ def check_follower_batches(
 
 
 def _sound_headers(records: Buffer) -> Iterator[BatchHeader]:
-    """The batches up to the first damaged one: what is before it is good, and safer with us.
+    """The batches up to the first damaged one: what is before it is good, and safer here.
 
     The next fetch begins with the damaged one, and then it is CorruptRecordError.
     """

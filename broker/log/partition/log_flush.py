@@ -50,7 +50,7 @@ class LogFlush:
         self.cut_count = 0
         self.is_closed = False
         self._flush_lock = threading.Lock()  # one flush at a time
-        self._move_lock = threading.Lock()  # for who moves the recovery point, or voids a flush
+        self._move_lock = threading.Lock()  # held to move the recovery point, or to void a flush
 
     def on_cut_begins(self) -> None:
         """The log is going to be cut: what is done with its segments now is void."""
@@ -105,7 +105,7 @@ class LogFlush:
                 self._snapshots.sync()
                 self._files.sync()
             except FileNotFoundError:
-                if not self.is_closed:  # else deleted under our hands
+                if not self.is_closed:  # else it may be deleted meanwhile
                     raise
             with self._move_lock:
                 if cut_count == self.cut_count:

@@ -179,7 +179,7 @@ class PartitionLog:
             self._files.save_epochs()
 
     def set_topic_id(self, topic_id: bytes) -> None:
-        """Give the log the id it was found without."""
+        """Give an id to a log that was found without one."""
         self._files.save_topic_id(topic_id)
         self.topic_id = topic_id
 
@@ -345,7 +345,7 @@ class PartitionLog:
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Close the active segment and start one at the log end (or later); snapshot producers.
 
-        OSError: the log is as before; what the disk took of the roll already does no harm.
+        OSError: the log is as before; what the disk has already taken of the roll does no harm.
         """
         offset = max(self.log_end_offset, base_offset or 0)
         old = self.active_segment

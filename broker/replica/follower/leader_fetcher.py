@@ -259,7 +259,7 @@ class LeaderFetcher:
                     break
                 reply = connection.send(sent.request, FETCH_VERSION, self._timeout_s)
                 reply.then(partial(self._on_fetched, sent))
-        except ConnectionLost:  # closed under our hands, or the leader takes nothing any more
+        except ConnectionLost:  # closed meanwhile, or the leader no longer takes anything
             connection.close()
             return
         wake_ms = core.next_wake_ms(now_ms)

@@ -29,7 +29,7 @@ GROUP_TYPES = frozenset({CLASSIC_GROUP_TYPE, "consumer", "share", "streams"})
 GROUP_STATES = frozenset(
     {*(state.value.lower() for state in GroupState), "assigning", "reconciling", "notready"}
 )
-"""The states of groups of any kind, in small letters."""
+"""The states of groups of any kind, in lower case."""
 
 GROUP_ID_NOT_FOUND_VERSION = 6
 
@@ -72,7 +72,7 @@ def choose_groups(
 ) -> list[Group]:
     """Choose the groups in one of the states and of one of the types; empty means any.
 
-    Case counts nothing, nor does space around a state.
+    Case does not matter, nor does space around a state.
     """
     states = {state.strip().lower() for state in states_filter}
     types = {group_type.lower() for group_type in types_filter}

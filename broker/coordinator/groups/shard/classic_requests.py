@@ -84,7 +84,7 @@ class ClassicRequests:
     def leave(self, group_id: str, members: list[MemberIdentity], now: Now) -> Outcome:
         """Serve LeaveGroup for several members; the response says of each how it went.
 
-        Whoever leaves a group of another kind, or none, is an unknown member.
+        In a group of another kind, or none, each of them is an unknown member.
 
         Raises:
             KafkaError: the request is refused.

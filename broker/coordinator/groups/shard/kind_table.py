@@ -93,7 +93,7 @@ class KindTable:
 
 
 def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
-    """Make one of outcomes that all kinds gave: records that need no follow-up, and replies."""
+    """Join the outcomes of all kinds into one: records that need no follow-up, and replies."""
     joined = Outcome()
     for outcome in outcomes:
         assert outcome.follow_up is None

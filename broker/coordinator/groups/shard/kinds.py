@@ -33,7 +33,7 @@ def group_kinds(
         settings: of single groups.
         new_uuid: makes ids that no other member has.
         metadata: the topics that groups read.
-        initializer: has the states of share groups initialized.
+        initializer: initializes the states of share groups.
     """
 
     def times(session_timeout: str, interval: str) -> HeartbeatTimes:

@@ -14,7 +14,7 @@ from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.offset_state import OffsetState
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now
 
-# What a slice looks at, and removes, at most; a topic's offsets are looked at in one go.
+# What a slice looks at, and removes, at most; a topic's offsets are never split.
 _MAX_LOOKED_AT = 2_000
 _MAX_RECORDS = 250
 

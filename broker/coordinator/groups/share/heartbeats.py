@@ -142,7 +142,7 @@ class ShareHeartbeats:
         return outcome
 
     def _find(self, request: Request) -> tuple[ShareGroup, ShareMember]:
-        """The group and the member, new ones for who joins."""
+        """The group and the member, new ones for a member that joins."""
         is_joining = request.member_epoch == JOIN_EPOCH
         member_id = request.member_id
         if is_joining:

@@ -142,7 +142,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerMember) -> MemberAssignment:
-        """What a member is to have: that of whom it replaces, if it is a static one."""
+        """What a member is to have; a static one takes over that of the member it replaces."""
         member_id = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id, "")
@@ -157,7 +157,7 @@ class ConsumerGroup:
             counts[former.server_assignor] -= 1
         if member is not None and member.server_assignor is not None:
             counts[member.server_assignor] += 1
-        # Of two that as many ask for, the one that comes first in Kafka's map: uniform.
+        # Of two that equally many ask for, the one that comes first in Kafka's map: uniform.
         name = max(counts, key=lambda one: (counts[one], one), default=None)
         return name if name is not None and counts[name] > 0 else None
 

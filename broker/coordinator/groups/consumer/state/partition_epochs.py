@@ -1,6 +1,6 @@
 """Which partitions the members of a consumer group have, and in which member epoch.
 
-A partition that is in here belongs to a member, who may not have given it up yet: nobody else gets
+A partition in here belongs to a member, which may still have to give it up: nobody else gets
 it. An entry goes with the member in the epoch that it was made for, so that a later owner's entry
 outlives the records of the former one.
 """

@@ -72,7 +72,7 @@ class Subscriptions:
         return names if resolved is None else names | resolved.topics
 
     def is_homogeneous(self, member_count: int) -> bool:
-        """Whether all of so many members subscribe to the same topics, as far as counts tell."""
+        """Whether that many members all subscribe to the same topics, as far as counts show."""
         if not self.regexes:
             return all(count == member_count for count in self.by_name.values())
         first_count = next(iter(self.regexes.values()))
