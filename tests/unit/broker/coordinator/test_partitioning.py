@@ -23,6 +23,16 @@ def test_hash_is_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected
 
 
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 127, 128, 129, 1000])
+def test_long_texts_are_hashed_in_blocks(length: int) -> None:
+    """As unit by unit."""
+    text = "".join(chr(0x20 + 37 * index % 0xD000) for index in range(length))
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFF_FFFF
+    assert java_hash(text) & 0xFFFF_FFFF == value
+
+
 def test_partition_of_recorded_groups() -> None:
     """Recorded groups are in the partitions that Kafka chose, of two."""
     for group_id in ("group-txn", "group-classic", "group-static", "group-simple"):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from random import Random
+from uuid import UUID
+
 import pytest
 
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroupState
@@ -15,6 +19,7 @@ from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequestTopology,
     StreamsGroupHeartbeatResponse,
 )
+from tests.support.sliced import finish_timing
 from tests.unit.broker.coordinator.groups.streams.streams_context import (
     SENDER,
     StreamsContext,
@@ -22,6 +27,8 @@ from tests.unit.broker.coordinator.groups.streams.streams_context import (
 
 GROUP = "group"
 SESSION_MS = 45_000
+BOUND_S = 0.020  # on a quiet machine
+TOLERATED = 2.5  # times the bound, on a busy one
 REBALANCE_MS = 60_000
 
 
@@ -163,6 +170,26 @@ def test_first_members_are_waited_for(members: Members) -> None:
         assert response.active_tasks is not None
     assert members.active_of("a") | members.active_of("b") == {0, 1, 2, 3}
     assert members.group(GROUP).state is StreamsGroupState.STABLE
+
+
+def test_the_first_target_of_very_many_members_takes_no_long_turn(members: Members) -> None:
+    """It is computed, and its records are replayed, in one step of the event loop."""
+    count = members.properties.group_streams_max_size = 1_000
+    members.make_topic("in", count)
+    members.settings.values["streams.initial.rebalance.delay.ms"] = 3_000
+    random = Random(1)
+    member_ids = [str(UUID(int=random.getrandbits(128))) for _ in range(count)]
+    for member_id in member_ids:
+        members.join(member_id)
+
+    def compute() -> Generator[None, None, None]:
+        yield
+        members.advance(3_000)
+
+    _, longest_s = finish_timing(compute())
+    assert longest_s < TOLERATED * BOUND_S
+    targets = members.group(GROUP).target.members
+    assert [len(targets[member_id].active["0"]) for member_id in member_ids] == [1] * count
 
 
 def test_a_delay_without_a_group(members: Members) -> None:
