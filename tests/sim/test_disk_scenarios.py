@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from kraftrio.testing.simulation.damage import is_metadata
-from kraftrio.testing.simulation.disk import SimDisk
+from kraftrio.testing.simulation.disk import BROKEN, SimDisk
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import ElectLeadersRequest, TopicPartitions
@@ -201,3 +201,32 @@ def test_bad_disks_with_the_mistake_are_not(script: Script, mutation: str) -> No
     with mutated(mutation), pytest.raises(SimulationFailure):
         for seed in _SEEDS:
             play(script, seed=str(seed), tail_cache_bytes=0)
+
+
+async def _stop_after_a_directory_failed(stage: Stage) -> None:
+    """The other directory's logs take part, and are looked at, until the node closes them."""
+    stage.world.tolerated.append(BROKEN)
+    for number in range(4):
+        await stage.create(f"t{number}", [1], min_insync_replicas=1)
+    node = stage.node(1)
+    manager = node.replica_manager
+    assert manager is not None
+    logs = [replica.log for replica in manager.hosted.partitions()]
+    (lost, *_), (kept, *_) = (
+        [log for log in logs if log.directory.startswith(f"{path}/")]
+        for path in ("/data2", "/data")
+    )
+    node.disk.broken_path = "/data2/"
+    tp = next(r.topic_partition for r in manager.hosted.partitions() if r.log is lost)
+    await stage.produce(stage.client("p"), 1, tp, "m")
+    await stage.until(lambda: lost.durability.is_closed, "its directory is given up")
+    stage.start(node.stop)
+    await stage.until(lambda: node.is_stopping, "it stops")
+    expect(node.replica_manager is manager, "it is looked at")
+    await stage.until(lambda: kept.durability.is_closed, "it has closed its logs")
+    expect(node.replica_manager is None, "there is nothing to look at any more")
+
+
+def test_a_stopping_node_is_looked_at() -> None:
+    """Also one with a failed directory, whose logs were closed before."""
+    play(_stop_after_a_directory_failed, properties={"log.dirs": "/data,/data2"})

@@ -26,6 +26,7 @@ from kraftrio.broker.log.metadata.metadata_log import MetadataLog
 from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.broker.replica.manager import ReplicaManager
+from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.security_records import UserScramCredentialRecord
 from kraftrio.kraft_meta.quorum.service import QuorumService
@@ -181,7 +182,9 @@ class SimNode:
             return None
         manager = self.node._broker.services.replica_manager
         if self.is_stopping and any(
-            r.log.durability.is_closed for r in manager.hosted.partitions()
+            replica.log.durability.is_closed
+            for replica in manager.hosted.partitions()
+            if replica.state.role is not Role.OFFLINE  # a failed directory closes them before
         ):
             return None
         return manager
