@@ -26,6 +26,7 @@ REGRESSIONS = {
     174: "a node that stopped failed when a broker's connection to it ended",
     244: "a reader believed in an older leader epoch than it had seen",
     1280: "a full disk refused a producer's first batch and took the next, smaller one",
+    310346: "a process that was fenced while it asked for its next epoch was not expected to be",
 }
 # The same for seeds with every fault that disks have (scripts/simulate --bad-disks).
 DISK_REGRESSIONS = {

@@ -142,11 +142,16 @@ class TransactionalSession:
 
     async def _init(self, producer_id: int, producer_epoch: int) -> None:
         contest = self._contest
+        is_bump = producer_id >= 0
+        older_asks = self._older_asks
 
         def make() -> InitProducerIdRequest:
+            nonlocal older_asks
             self._newest = self._history.newest_epoch(contest.transactional_id)
             # Of those that are under way now, each may be served after this one.
-            self._older_asks = contest.asks - contest.in_flight + 1
+            older_asks = contest.asks - contest.in_flight + 1
+            # One that was served before refuses this epoch, if this is not yet a new process.
+            self._older_asks = self._older_asks + 1 if is_bump else older_asks
             contest.asks += 1
             contest.in_flight += 1
             return InitProducerIdRequest(
@@ -168,6 +173,7 @@ class TransactionalSession:
             f"{contest.transactional_id} is producer {answer.producer_id}"
             f" epoch {answer.producer_epoch}"
         )
+        self._older_asks = older_asks
         self._begin_s = self.client.world.now_s
         self._sequences.clear()
         self._in_doubt.clear()
