@@ -4,7 +4,8 @@ Owns: `watched_tasks`. Rules:
 1. Looked at are the loops that have run in the test and are open when it ends, as those of plugins
    are that run async tests; `asyncio.run` has ended its tasks itself.
 2. What was there before the loop ran is not the test's, nor are tasks that such an object starts
-   later, nor those of plugins of pytest; who is being cancelled is as good as ended.
+   later, nor those of plugins of pytest, nor nameless ones that only wait for something of
+   asyncio's, as libraries start them; who is being cancelled is as good as ended.
 
 Called by: `plugin`.
 """
@@ -51,7 +52,7 @@ def _names(tasks: Iterable[_Task], before: Iterable[_Task]) -> list[str]:
     others = []
     for task in sorted(tasks, key=lambda task: task.get_name()):
         owner = _owner(task)
-        if task.cancelling() or id(owner) in known or _module(task).startswith(_OF_PLUGINS):
+        if task.cancelling() or id(owner) in known or _is_part_of_others(task):
             continue
         if not _module(task).startswith("aiokafka."):
             others.append(
@@ -63,6 +64,13 @@ def _names(tasks: Iterable[_Task], before: Iterable[_Task]) -> list[str]:
             )
             clients[id(owner)] = kind or clients.get(id(owner), "") or "AIOKafkaClient"
     return [*(f"{kind}, not stopped" for kind in clients.values()), *others]
+
+
+def _is_part_of_others(task: _Task) -> bool:
+    """Whether it is of a plugin, or only waits (`asyncio.wait`), for whom nobody knows."""
+    module = _module(task)
+    is_nameless = task.get_name().startswith("Task-")
+    return module.startswith(_OF_PLUGINS) or (module.startswith("asyncio.") and is_nameless)
 
 
 def _frame_of(task: _Task) -> Any:

@@ -24,6 +24,7 @@ def test_tasks_of_this_test_are_named() -> None:
             assert left() == []
             runner.run(start("cancelled"))
             kept[-1].cancel()
+            runner.run(start("Task-of-a-library"))
             runner.run(start("mine"))
             asyncio.run(start("ended"))
             assert left() == ["task mine (sleep)"]
