@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import trio
 
+from kraftrio.clients.arguments.values import whole_number
+from kraftrio.testing.arguments import seconds as check_seconds
 from kraftrio.testing.local_nodes import LocalNode
 from kraftrio.testing.loop_thread import LoopThread
 from kraftrio.testing.simulation.disk import SimDisk
@@ -41,6 +43,13 @@ class ClusterNode:
                 " start() it first"
             )
 
+    def _check_goes_on(self, verb: str) -> None:
+        if self._node.is_paused:
+            raise ValueError(
+                f"node {self._node.config.node_id} cannot be {verb}, it stands still:"
+                " resume() or kill() it"
+            )
+
     def kill(self) -> None:
         """End it as `kill -9` does: nobody is told, and what it has written is there."""
         self._check_running("killed")
@@ -58,11 +67,7 @@ class ClusterNode:
     def stop(self) -> None:
         """Stop it in good order: others lead its partitions before it goes."""
         self._check_running("stopped")
-        if self._node.is_paused:
-            raise ValueError(
-                f"node {self._node.config.node_id} cannot be stopped, it stands still:"
-                " resume() or kill() it"
-            )
+        self._check_goes_on("stopped")
         self._loop.call(self._node.stop).result()
 
     def start(self) -> None:
@@ -76,6 +81,7 @@ class ClusterNode:
     def pause(self) -> None:
         """Let it stand still, as SIGSTOP does to a process; its sockets stay open."""
         self._check_running("paused")
+        self._check_goes_on("paused")
         self._loop.do(self._node.pause)
 
     def resume(self) -> None:
@@ -100,6 +106,7 @@ class ClusterNode:
 
         The metadata quorum's log is thought to be on another disk.
         """
+        whole_number("room_bytes", room_bytes)
         disk = self._disk("be filled")
         self._node.note("disk", f"room for {room_bytes} bytes")
         self._node.may_end = True
@@ -128,6 +135,7 @@ class ClusterNode:
 
     def move_clock(self, seconds: float) -> None:
         """Set its wall clock ahead (or back); timers stay."""
+        check_seconds("seconds", seconds, is_signed=True)
         self._node.note("clock", f"moved by {seconds:+g} s")
         self._node.clock.offset_ms += round(seconds * 1000)
 

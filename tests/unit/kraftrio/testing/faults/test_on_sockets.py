@@ -93,7 +93,16 @@ async def test_a_request_is_late(kafka_broker: KafkaBroker) -> None:
     assert _values(kafka_broker) == [b"other", b"late"]
 
 
-async def test_wrong_names(kafka_broker: KafkaBroker) -> None:
+async def test_what_makes_no_sense(kafka_broker: KafkaBroker) -> None:
+    """Names, numbers and moments that are wrong: one sentence each."""
+    with pytest.raises(ValueError, match="machine='n1' is no client of the program's: give its"):
+        kafka_broker.refuse("Produce", "NOT_COORDINATOR", machine="n1")
+    with pytest.raises(ValueError, match="seconds, 0 or more, but is -1"):
+        kafka_broker.delay("Produce", seconds=-1)
+    with pytest.raises(ValueError, match="room_bytes must not be negative, but is -1"):
+        kafka_broker.node(1).fill_disk(-1)
+    with pytest.raises(TypeError, match="seconds must be a number of seconds, not None"):
+        kafka_broker.node(1).move_clock(None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no request 'produce'; do you mean 'Produce'"):
         kafka_broker.refuse("produce", "NOT_COORDINATOR")
     with pytest.raises(ValueError, match="there is no machine 'n7': there are n1, program"):
@@ -153,6 +162,8 @@ def test_a_leader_stands_still(kafka_cluster: KafkaCluster) -> None:
     node.pause()
     with pytest.raises(ValueError, match=f"node {leader} cannot be stopped, it stands still"):
         node.stop()
+    with pytest.raises(ValueError, match=f"node {leader} cannot be paused, it stands still"):
+        node.pause()
     deadline_s = time.monotonic() + 30
     while _leader(kafka_cluster) == leader:
         assert time.monotonic() < deadline_s
