@@ -14,7 +14,7 @@ from tests.pipeline.support import Feed, Pipeline
 
 pytestmark = pytest.mark.timeout(600)
 
-BEFORE = "2013-01-20"
+BEFORE = "2013-01-12"
 
 
 def forget_last_commit(checkpoint: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_batch_that_is_done_again_is_not_sent_again(broker: Broker, tmp_path: 
     feed = Feed(late=0, bad=0.01, before=BEFORE)
     trio.run(feed.send, broker.address)
     pipeline = Pipeline(broker.address, tmp_path)
-    options = ("--exactly-once", "--max-offsets-per-trigger", "5000")
+    options = ("--exactly-once", "--max-offsets-per-trigger", "4000")  # three batches
     run = pipeline.run(*options, available_now=False)
     run.wait_for(lambda: len(run.batches()) > 1, "two batches")
     run.kill9()
