@@ -26,6 +26,7 @@ pytestmark = support.MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 2
+COPIED = 600  # records, in batches of 40
 DEADLINE_S = 240.0
 
 
@@ -211,7 +212,7 @@ def test_killed_drivers(
     source, target = unique_topic(), unique_topic()
     for topic in (source, target):
         support.create_topic(broker.address, topic)
-    support.send_numbers(broker.address, source, range(900))
+    support.send_numbers(broker.address, source, range(COPIED))
     rng = random.Random(7)
     begun = 0
     for _ in range(KILLS):
@@ -228,4 +229,4 @@ def test_killed_drivers(
         while (found := stable(spark, broker.address, target)) not in whole[-3:]:
             assert time.monotonic() < deadline, f"torn: {found}"
     Driver(broker, source, target, tmp_path, "available").finish()
-    assert committed(spark, broker.address, target) == list(range(900))
+    assert committed(spark, broker.address, target) == list(range(COPIED))
