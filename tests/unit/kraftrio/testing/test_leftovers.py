@@ -123,6 +123,22 @@ def test_kills(kafka_cluster):
 def test_after_the_kill(kafka_cluster):
     assert kafka_cluster.healthy().wait()
 
+@pytest.mark.kafka(scope="module")
+@pytest.mark.parametrize("fault", ["request", "link", "pause", "disk", "clock", "none"])
+def test_leaves_a_fault(kafka_broker, fault):
+    assert kafka_broker.is_whole
+    match fault:
+        case "request":
+            kafka_broker.refuse("Produce", "NOT_ENOUGH_REPLICAS")
+        case "link":
+            kafka_broker.links.cut("program", "n1")
+        case "pause":
+            kafka_broker.node(1).pause()
+        case "disk":
+            kafka_broker.node(1).fill_disk()
+        case "clock":
+            kafka_broker.move_clocks(60)
+
 def test_the_end():
     loop.close()
 """
@@ -132,7 +148,7 @@ def test_a_project(pytester: pytest.Pytester) -> None:
     """Who left something open fails, and others do not; nor do those after who killed a node."""
     pytester.makepyfile(_PROJECT)
     result = pytester.runpytest_subprocess("-p", "kraftrio.testing.plugin")
-    result.assert_outcomes(passed=5, failed=3)
+    result.assert_outcomes(passed=11, failed=3)
     result.stdout.fnmatch_lines(
         [
             "*LeftOpen: the test has ended, but left open: <Producer 'a' at 127.0.0.1:*, open>; *",
