@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.log.read_ahead import FIRST_BYTES, MOST_BYTES, ReadAhead
+from kraftrio.broker.log.read_ahead import FIRST_BYTES, MOST_BYTES, MOST_READERS, ReadAhead
 
 MB = 1 << 20
 
@@ -35,15 +35,20 @@ def test_nothing_is_loaded_ahead_for_who_does_not_go_on() -> None:
             assert ahead.wanted(here) is None
 
 
-def test_a_reader_elsewhere_begins_again() -> None:
+def test_several_readers_are_far_behind_each_other() -> None:
+    """Each has a stretch in front of it. There is one too many: the earliest begins again."""
     ahead = ReadAhead()
-    ahead.missed(0, MB)
-    assert ahead.wanted(MB) == (MB, MB + FIRST_BYTES)
-    assert ahead.wanted(500 * MB) is None, "what it wants is in memory"
-    assert ahead.wanted(2 * MB) == (MB + FIRST_BYTES, MB + FIRST_BYTES + MOST_BYTES)
-    ahead.missed(500 * MB, 501 * MB)
-    assert ahead.wanted(3 * MB) is None
-    assert ahead.wanted(501 * MB) == (501 * MB, 501 * MB + FIRST_BYTES)
+    places = [100 * MB * number for number in range(MOST_READERS)]
+    for place in places:
+        ahead.missed(place, place + MB)
+    for stretch in (FIRST_BYTES, MOST_BYTES):
+        for place in places:
+            start = place + MB if stretch == FIRST_BYTES else place + MB + FIRST_BYTES
+            assert ahead.wanted(place + MB) == (start, start + stretch)
+    assert ahead.wanted(950 * MB) is None, "what it wants is in memory"
+    ahead.missed(900 * MB, 901 * MB)
+    assert ahead.wanted(900 * MB + MB) == (901 * MB, 901 * MB + FIRST_BYTES)
+    assert [ahead.wanted(place + 12 * MB) is None for place in places] == [True, *[False] * 3]
 
 
 def test_a_disk_that_is_slower_than_its_reader() -> None:
