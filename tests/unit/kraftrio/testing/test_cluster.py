@@ -231,6 +231,8 @@ def test_a_broker_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_what_is_used_wrongly() -> None:
     """One sentence each, that says what to do."""
+    with pytest.raises(RuntimeError, match=r"^node 1 ended: .*no log directory can be used: /proc"):
+        KafkaBroker(folder="/proc/there/is/none").start()
     with pytest.raises(ValueError, match="brokers must not be less than 1, but is 0"):
         KafkaCluster(0)
     with pytest.raises(ValueError, match=r"config: Invalid value x .* log\.segment\.bytes"):

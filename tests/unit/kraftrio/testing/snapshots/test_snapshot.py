@@ -60,6 +60,9 @@ async def test_all_of_it_comes_back(kafka_world: KafkaWorld, tmp_path: Path) -> 
         assert "more" not in await kafka_world.topics()
     snapshot.save(tmp_path / "case.tar.zst")
     assert Snapshot.load(tmp_path / "case.tar.zst") == snapshot
+    await kafka_world.create_topic("more")
+    await kafka_world.restore(tmp_path / "case.tar.zst")
+    assert "more" not in await kafka_world.topics()
 
 
 @pytest.mark.kafka(brokers=1)
