@@ -67,7 +67,7 @@ def test_it_goes_on(broker: Broker, tmp_path: Path) -> None:
     pipeline = Pipeline(broker.address, tmp_path)
     watermark = ("--watermark", "3 days")
 
-    run = pipeline.run(*watermark, "--max-offsets-per-trigger", "4000", available_now=False)
+    run = pipeline.run(*watermark, "--max-offsets-per-trigger", "7000", available_now=False)
     run.wait_for(lambda: any("lag 0" in line for line in run.batches()), "all batches")
     send_flights(broker.address, "2013-01-13T10:00:00Z", "2013-01-13T10:00:00Z")
     run.wait_for(lambda: " 2 records" in run.lines[-1], "the flights that came later")

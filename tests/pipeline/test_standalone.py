@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)
 
 START_DEADLINE_S = 120
 HOST = "127.0.0.1"
-BEFORE = "2013-01-25"
+BEFORE = "2013-01-19"
 
 
 class SparkCluster:
@@ -114,7 +114,7 @@ def test_a_worker_and_a_broker_are_killed(
         **spark_java.settings("executor"),
         "spark.sql.shuffle.partitions": "2",
     }
-    run = pipeline.run("--max-offsets-per-trigger", "6000", *support.settings(conf))
+    run = pipeline.run("--max-offsets-per-trigger", "5500", *support.settings(conf))
     run.wait_for(run.batches, "a batch")
     time.sleep(1)  # into the next batch
     spark_cluster.kill9(workers[0])
