@@ -128,7 +128,6 @@ class Producer(Generic[K, V]):
         self._network = network
         self._rng = rng or surroundings.chance.get()()
         self._core = Accumulator(self.config, self._rng)
-        self._outcomes = self._core.outcomes
         self._memory = self._core.memory
         self._schedule = self._core.schedule
         self._topics = self._core.topics
@@ -189,7 +188,7 @@ class Producer(Generic[K, V]):
             elif error is None or isinstance(error, Exception):
                 await self._flush()
         finally:
-            self._outcomes.abort(
+            self._core.outcomes.abort(
                 ClosedError("the producer was closed before the record was written")
             )
             await self._stack.__aexit__(kind, error, traceback)
@@ -586,8 +585,8 @@ class Producer(Generic[K, V]):
             buffered_bytes=self.buffered_bytes,
             waiting_sends=len(self._waiters),
             undecided_batches=len(self._core.incomplete),
-            delivered_records=self._outcomes.delivered_records,
-            failed_records=self._outcomes.failed_records,
+            delivered_records=self._core.outcomes.delivered_records,
+            failed_records=self._core.outcomes.failed_records,
         )
 
     @property
