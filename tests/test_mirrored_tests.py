@@ -231,7 +231,7 @@ unit/broker/log/inspection/test_planted_damage: broker/log/inspection/ batches d
 unit/kraftrio/commands/test_logs: broker/log/inspection/ dump stats
 unit/kraftrio/testing/test_cluster: kraftrio/testing/ contents node_process
     node_settings
-unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ subjects waiting
+unit/kraftrio/testing/test_kafka_world: kraftrio/testing/ subjects waiting world_cluster
 unit/kraftrio/testing/test_kafka_world: clients/ surroundings
 unit/kraftrio/testing/test_leftovers: clients/diagnostics/ open_clients
 unit/kraftrio/testing/snapshots/test_archive: kraftrio/testing/snapshots/ errors

@@ -47,6 +47,7 @@ PASS_WAITING_ON = {
     "kraftrio/commands/node_console.py",
     "kraftrio/testing/faults/on_demand.py",
     "kraftrio/testing/subjects.py",
+    "kraftrio/testing/world_cluster.py",
     "net/sasl/credentials.py",
     "net/secured_network.py",
 }

@@ -2,8 +2,7 @@
 
 Rules:
 1. Time stands still while anything can run, and jumps when nothing can: a session time-out of 45 s
-   takes milliseconds. `time.time()` is the world's, too, in the
-   thread that runs it.
+   takes milliseconds. `time.time()` is the world's, too, in the thread that runs it.
 2. One seed decides all chance: the run of a seed is the same each time.
 3. Clients of `kraftrio` that are made in the world are in its network, without being told: the
    program under test is run as it is.
@@ -44,11 +43,9 @@ from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.arguments import node_config
-from kraftrio.testing.contents import Contents
-from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
 from kraftrio.testing.explaining.gathering import of_world, story_of
-from kraftrio.testing.faults.on_demand import Links, NodeFaults, WorldFaults
+from kraftrio.testing.faults.on_demand import Links, NodeFaults
 from kraftrio.testing.faults.plan import Fault, check_nodes
 from kraftrio.testing.faults.player import FaultPlayer
 from kraftrio.testing.faults.requests import DisturbedRequests, RequestFaults
@@ -60,9 +57,9 @@ from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
-from kraftrio.testing.traffic.simulated import SimTraffic
 from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM
 from kraftrio.testing.waiting import LAST_EVENTS, Wait
+from kraftrio.testing.world_cluster import WorldCluster
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
@@ -103,12 +100,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         self._start = None if start is None else snapshot_at(start, brokers)
         if self._start is not None:
             self._world.start_wall_ms = self._start.wall_ms
-        self._cluster: SimCluster | None = None
-        self._contents: Contents | None = None
-        self._former: Contents | None = None  # before the last snapshot was restored
-        self._on_demand: WorldFaults | None = None
-        self._traffic: SimTraffic | None = None
-        self._exchanges: Exchanges | None = None
+        self._life: WorldCluster | None = None
         self._machine_numbers = itertools.count(1)
         self._client_numbers = itertools.count(1)
         self._fork_numbers = itertools.count(1)
@@ -126,7 +118,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
             RuntimeError: it has run already.
             TypeError: `main` is no function.
         """
-        if self._cluster is not None:
+        if self._life is not None:
             raise RuntimeError("this world has run already: make a new one for each run")
         if not callable(main):
             if inspect.iscoroutine(main):
@@ -142,9 +134,9 @@ class KafkaWorld(Subjects, DisturbedRequests):
                 except PropertyError as error:
                     failures.append(ValueError(f"config: {error}"))
                     return
-                on_demand = self._look_after(cluster)
-                await self._begin(self._start)
-                nursery.start_soon(FaultPlayer(on_demand).play, self.faults)
+                life = self._life = WorldCluster(self._world, cluster)
+                await life.begin(self._start)
+                nursery.start_soon(FaultPlayer(life.faults).play, self.faults)
                 with self.machine(PROGRAM):
                     opened = Leftovers()
                     try:
@@ -160,73 +152,11 @@ class KafkaWorld(Subjects, DisturbedRequests):
                     node.resume()  # who stands still cannot end
                 nursery.cancel_scope.cancel()
 
-        with self._wall_clock():
+        with _wall_clock_of(self._world):
             self._world.run(body)
         if failures:
             raise failures[0]
         return results[0]
-
-    def _look_after(self, cluster: SimCluster) -> WorldFaults:
-        """Be the world of a cluster."""
-        self._cluster, self._contents, self._former = cluster, None, None
-        self._traffic = SimTraffic(cluster)
-        self._exchanges = Exchanges(self._traffic)
-        self._on_demand = WorldFaults(cluster, self._traffic, self._inside)
-        return self._on_demand
-
-    def _leave(self) -> None:
-        """Be no world of a cluster any more, which ends."""
-        self._kill_all()
-        self._close(self._former)
-        self._close(self._contents)
-        assert self._traffic is not None
-        self._traffic.end()
-        self._cluster = None
-
-    async def _begin(self, snapshot: Snapshot | None) -> None:
-        """Start every node, and wait until clients can connect."""
-        cluster = self._running()
-        if snapshot is not None:
-            if self._exchanges is not None:
-                self._exchanges.has_past = True
-            for node_id, image in snapshot.disks.items():
-                cluster.nodes[node_id].load(image)
-        cluster.start()
-        contents = Contents(
-            self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
-        )
-        life = current.set(None)  # looking on is not a part of the program
-        try:
-            await cluster.nursery.start(contents.run)
-        finally:
-            current.reset(life)
-        self._close(self._former)  # not the last one: calls of it may be under way
-        self._former, self._contents = self._contents, contents
-        await cluster.wait_all_ready()
-
-    @staticmethod
-    def _close(contents: Contents | None) -> None:
-        if contents is not None:
-            contents.close()
-
-    def _kill_all(self) -> None:
-        for node in self._running().nodes.values():
-            node.crash()
-
-    @contextmanager
-    def _wall_clock(self) -> Iterator[None]:
-        here, time_ns = threading.get_ident(), time.time_ns
-
-        def wall_ns() -> int:
-            if threading.get_ident() != here:
-                return time_ns()
-            return self._world.start_wall_ms * 1_000_000 + int(self._world.now_s * 1e9)
-
-        with (
-            mock.patch.object(time, "time", lambda: wall_ns() / 1e9),
-            mock.patch.object(time, "time_ns", wall_ns),
-        ):
-            yield
 
     @contextmanager
     def machine(self, name: str) -> Iterator[None]:
@@ -235,7 +165,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: it is a node's, or the one that the test looks from.
         """
-        cluster = self._running()
+        cluster = self._running().cluster
         host = cluster.internet.hosts.get(name)
         if name == LOOKER or (host is not None and host.is_node):
             raise ValueError(f"machine {name!r} is not one for clients: take another name")
@@ -255,17 +185,12 @@ class KafkaWorld(Subjects, DisturbedRequests):
             surroundings.chance.reset(tokens[1])
             surroundings.network.reset(tokens[0])
 
-    def _running(self) -> SimCluster:
-        if self._cluster is None:
+    def _running(self) -> WorldCluster:
+        if self._life is None:
             raise RuntimeError(
                 "this world does not run: make the test `async def`, or pass a function to run()"
             )
-        return self._cluster
-
-    def _inside(self) -> Contents:
-        self._running()
-        assert self._contents is not None
-        return self._contents
+        return self._life
 
     @property
     def now_s(self) -> float:
@@ -275,7 +200,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
     @property
     def bootstrap_servers(self) -> str:
         """Where clients begin."""
-        return ",".join(f"{host}:{port}" for host, port in self._running().bootstrap)
+        return self._running().bootstrap_servers
 
     def story(self, *, packets: bool = False) -> str:
         """What has happened so far, a line for each event, aligned.
@@ -283,7 +208,9 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Args:
             packets: with the bytes and connections of the network, too.
         """
-        return aligned(story_of(self._world, self._cluster, self._exchanges, packets=packets))
+        life = self._life
+        cluster, exchanges = (None, None) if life is None else (life.cluster, life.exchanges)
+        return aligned(story_of(self._world, cluster, exchanges, packets=packets))
 
     def explain(
         self,
@@ -305,7 +232,8 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: it is not clear which record is meant.
         """
-        evidence = of_world(self._world, self._running(), self._exchanges)
+        life = self._running()
+        evidence = of_world(self._world, life.cluster, life.exchanges)
         return explain(evidence, record, partition, offset, key, value)
 
     # -- snapshots --------------------------------------------------------------------------------
@@ -315,7 +243,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
 
         Nobody in the world notices.
         """
-        cluster = self._running()
+        cluster = self._running().cluster
         await trio.lowlevel.checkpoint()
         wall_ms = self._world.start_wall_ms + int(self._world.now_s * 1000)
         disks = {node_id: node.disk.image() for node_id, node in cluster.nodes.items()}
@@ -337,10 +265,11 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             SnapshotError: it is of a cluster with another number of nodes, or cannot be read.
         """
-        snapshot = snapshot_at(snapshot, len(self._running().nodes))
+        life = self._running()
+        snapshot = snapshot_at(snapshot, len(life.cluster.nodes))
         self._world.note("world", "back", f"to {self._seconds_of(snapshot):.3f} s")
-        self._kill_all()
-        await self._begin(snapshot)
+        life.kill_all()
+        await life.begin(snapshot)
 
     @asynccontextmanager
     async def fork(self, snapshot: Start | None = None) -> AsyncIterator[KafkaWorld]:
@@ -356,23 +285,23 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             SnapshotError: the snapshot is of a cluster with another number of nodes.
         """
-        cluster = self._running()
+        cluster = self._running().cluster
         if snapshot is None:
             snapshot = await self.snapshot()
         snapshot = snapshot_at(snapshot, len(cluster.nodes))
         other = copy(self)
         prefix = f"fork{next(self._fork_numbers)}-"
-        other._look_after(
-            SimCluster(
-                self._world, cluster.nursery, self._shape, internet=cluster.internet, prefix=prefix
-            )
+        nodes = SimCluster(
+            self._world, cluster.nursery, self._shape, internet=cluster.internet, prefix=prefix
         )
+        life = other._life = WorldCluster(self._world, nodes)
         self._world.note("world", "fork", f"{prefix}n1 as at {self._seconds_of(snapshot):.3f} s")
         try:
-            await other._begin(snapshot)
+            await life.begin(snapshot)
             yield other
         finally:
-            other._leave()
+            life.end()
+            other._life = None
 
     async def save(self, path: str | PathLike[str]) -> None:
         """Take a snapshot, and write it to a file for a later `start`; see `Snapshot.save`."""
@@ -382,11 +311,11 @@ class KafkaWorld(Subjects, DisturbedRequests):
 
     async def topics(self) -> dict[str, TopicMetadata]:
         """The topics by name, without Kafka's own."""
-        return await self._inside().topics()
+        return await self._running().contents.topics()
 
     async def groups(self) -> dict[str, GroupDescription]:
         """The groups of the classic and the consumer protocol, by id."""
-        return await self._inside().groups()
+        return await self._running().contents.groups()
 
     async def create_topic(
         self,
@@ -398,7 +327,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
     ) -> None:
         """Create a topic, and wait until it can be used; -1: the brokers' default."""
         settings = {key: str(value) for key, value in (config or {}).items()}
-        await self._inside().create_topic(name, partitions, replication_factor, settings)
+        await self._running().contents.create_topic(name, partitions, replication_factor, settings)
 
     async def produce(
         self,
@@ -410,7 +339,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         timestamp_ms: int | None = None,
     ) -> list[RecordMetadata]:
         """Write a record for each value; a topic that is not there is created."""
-        return await self._inside().produce(
+        return await self._running().contents.produce(
             topic,
             values,
             key=key,
@@ -423,30 +352,27 @@ class KafkaWorld(Subjects, DisturbedRequests):
         self, topic: str, partition: int | None = None, *, read_committed: bool = False
     ) -> list[ConsumerRecord]:
         """Return a topic's records up to now, by partition and offset."""
-        return await self._inside().records(topic, partition, read_committed=read_committed)
+        return await self._running().contents.records(
+            topic, partition, read_committed=read_committed
+        )
 
     async def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the offsets that a group has committed."""
-        return await self._inside().committed(group)
+        return await self._running().contents.committed(group)
 
     # -- waiting ----------------------------------------------------------------------------------
 
     def _nodes_up(self) -> dict[int, bool]:
-        return {key: node.is_ready for key, node in self._running().nodes.items()}
+        return {key: node.is_ready for key, node in self._running().cluster.nodes.items()}
 
     def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
-        self._inside()
-        return Wait(what, lambda: look(self._inside()), timeout_s, None, self._last_events)
+        life = self._running()
+        return Wait(what, lambda: look(life.contents), timeout_s, None, self._last_events)
 
     def _last_events(self) -> str:
         return "\n".join(self.story().splitlines()[-LAST_EVENTS:])
 
     # -- faults -----------------------------------------------------------------------------------
-
-    def _faults(self) -> WorldFaults:
-        self._running()
-        assert self._on_demand is not None
-        return self._on_demand
 
     def node(self, node_id: int) -> NodeFaults:
         """A node, to be killed, paused or started again; its disk and its clock.
@@ -454,15 +380,15 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: there is no such node.
         """
-        return self._faults().node(node_id)
+        return self._running().faults.node(node_id)
 
     @property
     def links(self) -> Links:
         """The network, to be cut and healed."""
-        return self._faults().links
+        return self._running().faults.links
 
     def _disturb(self, ask: Callable[[RequestFaults], None]) -> None:
-        ask(self._faults().requests)
+        ask(self._running().faults.requests)
 
     async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
         """Let another in-sync replica lead a partition; return the id of its node.
@@ -473,7 +399,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: no such replica is in sync.
         """
-        return await self._faults().moves.move_leader(topic, partition, to)
+        return await self._running().faults.moves.move_leader(topic, partition, to)
 
     async def move_coordinator(
         self,
@@ -487,7 +413,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: neither or both are named, or nobody else is in sync.
         """
-        return await self._faults().moves.move_coordinator(group, transactional_id, to)
+        return await self._running().faults.moves.move_coordinator(group, transactional_id, to)
 
     async def rebalance(self, group: str) -> None:
         """Let a member join a group and leave it again, without reading anything.
@@ -495,7 +421,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: the group has no members with partitions.
         """
-        await self._faults().moves.rebalance(group)
+        await self._running().faults.moves.rebalance(group)
 
     async def deliver_again(self, group: str, records: int = 1) -> None:
         """Let members get the newest records of each partition once more, that they have committed.
@@ -505,11 +431,28 @@ class KafkaWorld(Subjects, DisturbedRequests):
         Raises:
             ValueError: the group has no members, or has committed nothing.
         """
-        await self._faults().moves.deliver_again(group, records)
+        await self._running().faults.moves.deliver_again(group, records)
 
     def move_clocks(self, seconds: float) -> None:
         """Set every wall clock, of nodes and of the program, ahead (or back); timers stay.
 
         Retention, for one, goes by wall clocks. A week of timers takes minutes, this takes nothing.
         """
-        self._faults().move_clocks(seconds)
+        self._running().faults.move_clocks(seconds)
+
+
+@contextmanager
+def _wall_clock_of(world: World) -> Iterator[None]:
+    """Let `time.time` be the world's in this thread."""
+    here, time_ns = threading.get_ident(), time.time_ns
+
+    def wall_ns() -> int:
+        if threading.get_ident() != here:
+            return time_ns()
+        return world.start_wall_ms * 1_000_000 + int(world.now_s * 1e9)
+
+    with (
+        mock.patch.object(time, "time", lambda: wall_ns() / 1e9),
+        mock.patch.object(time, "time_ns", wall_ns),
+    ):
+        yield

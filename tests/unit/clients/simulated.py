@@ -28,7 +28,7 @@ class Kafka:
 
     @property
     def cluster(self) -> SimCluster:
-        return self.world._running()
+        return self.world._running().cluster
 
     @property
     def network(self) -> Network:

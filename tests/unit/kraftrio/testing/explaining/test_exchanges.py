@@ -14,8 +14,7 @@ pytestmark = pytest.mark.kafka(brokers=1)
 
 
 def _kept(world: KafkaWorld) -> Exchanges:
-    assert world._exchanges is not None
-    return world._exchanges
+    return world._running().exchanges
 
 
 def _produced(world: KafkaWorld) -> list[Exchange]:
