@@ -379,7 +379,7 @@ def test_the_only_disk_fails(failing_disk: FailingDisk, tmp_path: Path) -> None:
             assert produce(client, "t", 30) is ErrorCode.KAFKA_STORAGE_ERROR
         process = broker.process
         assert process is not None
-        assert process.wait(10) == 1
+        assert process.wait(30) == 1
     broker.kill9()  # forgets the process that has ended
     last_line = broker.log_text().splitlines()[-1]
     assert " FATAL node " in last_line
