@@ -39,7 +39,7 @@ from tests.conformance.clients.install import go_program, node_script, python_cl
 from tests.conformance.java_programs import java_program
 
 DRAIN_S = 120.0
-LEAVE_S = 60.0
+LEAVE_S = 120.0
 STATIC_PAUSE_S = 6.0
 _PROGRAM = Path(__file__).with_name("GroupMember.java")
 DRIVEN: dict[str, Callable[[], list[str]]] = {
@@ -200,6 +200,7 @@ class Churn:
         stop = threading.Event()
         with contextlib.ExitStack() as stack:
             stack.callback(self._end_all)
+            stack.callback(self._write_history)
             watcher = stack.enter_context(self._beside(self._watch_commits))
             writer = stack.enter_context(self._beside(self._write))
             for _ in range(self._plan.members):
@@ -227,7 +228,6 @@ class Churn:
                 member.end()
             watcher.set()
         assert not self._failures, self._failures
-        (self._folder / "history.txt").write_text("\n".join(self.model.history()))
         resends = not set(self._plan.clients).isdisjoint(_RESEND_COMMITS)
         may_go_back = self.counts["faults"] > 0 and resends
         return [*self._moved, *self.model.errors(self.ends, may_go_back=may_go_back)]
@@ -257,6 +257,10 @@ class Churn:
         request = DescribeGroupsRequest(groups=[self._plan.group])
         (group,) = client.call(request, 5).groups
         return len(group.members) if group.group_state == "Stable" else 0
+
+    def _write_history(self) -> None:
+        """Keep the record of the run, also of one that failed, beside the members' logs."""
+        (self._folder / "history.txt").write_text("\n".join(self.model.history()))
 
     def _wait_until(
         self, condition: Callable[[], bool], wanted: str, found: Callable[[], str] = str
