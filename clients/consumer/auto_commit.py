@@ -1,7 +1,8 @@
 """Automatic commits: of what the program has finished with, now and then and before a rebalance.
 
 They happen between two calls of the program, so that they never cover what is still being worked
-on. A commit that fails is logged, and the next one covers it.
+on. A commit that fails is logged, and the next one covers it. One that is due waits for the answer
+to the one before: where the coordinator is slow they would pile up, and a rebalance behind them.
 
 Called by: `polling` (between records), `subscription` and `group` (before partitions are given up).
 """
@@ -45,6 +46,7 @@ class AutoCommit:
         self.is_on = config.enable_auto_commit
         self._interrupt = interrupt
         self._is_due = False
+        self._is_unanswered = False
 
     async def run(self) -> None:
         """Let a commit be due each auto_commit_interval_ms."""
@@ -54,10 +56,15 @@ class AutoCommit:
             self._interrupt()
 
     def submit_due(self) -> None:
-        """Have what was consumed committed, if that is due."""
-        if self._is_due:
+        """Have what was consumed committed, if that is due and nothing is on its way."""
+        if self._is_due and not self._is_unanswered:
             self._is_due = False
-            self._commits.submit(self._handover.consumed(), log_failure)
+            self._is_unanswered = True
+            self._commits.submit(self._handover.consumed(), self._on_answer)
+
+    def _on_answer(self, offsets: object, error: KafkaClientError | None) -> None:
+        self._is_unanswered = False
+        log_failure(offsets, error)
 
     async def commit(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Commit what was consumed of some partitions, or of all; never raises."""

@@ -27,9 +27,17 @@ class Recorder:
         self.submitted: list[Offsets] = []
         self.committed: list[tuple[Offsets, bool]] = []
         self.failure: CommitFailedError | None = None
+        self.is_slow = False
+        self.unanswered: list[tuple[Offsets, Any]] = []
 
     def submit(self, offsets: Offsets, callback: Any) -> None:
         self.submitted.append(offsets)
+        self.unanswered.append((offsets, callback))
+        if not self.is_slow:
+            self.answer()
+
+    def answer(self) -> None:
+        offsets, callback = self.unanswered.pop(0)
         callback(offsets, self.failure)
 
     async def commit(self, offsets: Offsets, *, is_automatic: bool) -> None:
@@ -73,6 +81,25 @@ async def test_a_commit_is_due_each_interval(autojump_clock: trio.testing.MockCl
     assert program.recorder.submitted == [
         {T0: OffsetAndMetadata(2, 3), T1: OffsetAndMetadata(0, -1)}
     ]
+
+
+async def test_a_slow_coordinator_has_one_commit_to_answer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What is due meanwhile is committed after that, so that no rebalance waits for a queue."""
+    program = Program(auto_commit_interval_ms=1_000)
+    program.recorder.is_slow = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(program.auto_commit.run)
+        for _ in range(4):
+            await trio.sleep(1)
+            program.handover.next_record()
+            program.auto_commit.submit_due()
+        nursery.cancel_scope.cancel()
+    assert len(program.recorder.submitted) == 1
+    program.recorder.answer()
+    program.auto_commit.submit_due()
+    assert [offsets[T0].offset for offsets in program.recorder.submitted] == [1, 4]
 
 
 async def test_a_commit_before_a_rebalance_covers_what_is_given_up() -> None:
