@@ -38,7 +38,7 @@ from tests.conformance.churn.python_member import CLIENTS, COMMIT_MS, HEARTBEAT_
 from tests.conformance.clients.install import go_program, node_script, python_client
 from tests.conformance.java_programs import java_program
 
-DRAIN_S = 120.0
+DRAIN_S = 300.0
 LEAVE_S = 120.0
 STATIC_PAUSE_S = 6.0
 _PROGRAM = Path(__file__).with_name("GroupMember.java")

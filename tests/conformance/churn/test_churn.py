@@ -40,7 +40,7 @@ _LED_SESSION_MS = 10_000
 _STATIC_SESSION_MS = 300_000  # long enough for a restart, on however busy a machine
 
 pytestmark = [
-    pytest.mark.timeout(int(_SECONDS) + 400),
+    pytest.mark.timeout(int(_SECONDS) + 1_000),
     pytest.mark.filterwarnings("ignore"),
 ]
 
