@@ -3,6 +3,7 @@
 Rules:
 1. They live in a thread of their own (`loop_thread`), or in a process of their own, so that a test
    may block or run any event loop. Every method waits for its result, and any thread may call it.
+   The class is flat, since these are the words of tests; what they do is in the modules named here.
 2. `stop` leaves nothing behind: no thread, task, socket, process or file.
 
 Called by: tests, through `kraftrio.testing`; the fixtures of `plugin`; `kraftrio test-broker`.
@@ -45,7 +46,7 @@ from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
 _KEPT_BYTES = 16 << 20  # of requests and answers
-_REQUEST_TIMEOUT_MS = 5_000  # of what a test asks for itself, also of a node that stands still
+_REQUEST_TIMEOUT_MS = 5_000  # of what a test asks for itself, also of a paused node
 
 
 class _Running:
@@ -562,7 +563,7 @@ async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> N
             try:
                 await trio.sleep_forever()
             finally:
-                nodes.resume()  # who stands still cannot end
+                nodes.resume()  # a paused node cannot end
     finally:
         with trio.CancelScope(shield=True):
             await nodes.kill()

@@ -149,7 +149,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
                     if names:
                         failures.append(LeftOpen(names))
                 for node in cluster.nodes.values():
-                    node.resume()  # who stands still cannot end
+                    node.resume()  # a paused node cannot end
                 nursery.cancel_scope.cancel()
 
         with _wall_clock_of(self._world):

@@ -271,7 +271,7 @@ class LocalNode:
         await self._ended.wait()
 
     def pause(self) -> None:
-        """Let it stand still, as SIGSTOP does to a process; its sockets stay open."""
+        """Pause it, as SIGSTOP does a process; its sockets stay open."""
         self.note("pause")
         pause(self._life)
 
@@ -361,7 +361,7 @@ class LocalNodes:
         await _start(self.by_id.values(), nursery)
 
     def resume(self) -> None:
-        """Let all go on that stand still."""
+        """Let all paused nodes go on."""
         for node in self.by_id.values():
             if node.is_paused:
                 node.resume()
@@ -424,7 +424,7 @@ class LocalNodes:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether a fault lasts: of a link, a node that stands still, a disk, a clock."""
+        """Whether a fault lasts: of a link, a paused node, a disk, a clock."""
         return bool(self.traffic.cuts) or any(
             node.is_paused or node.clock.offset_ms or (node.disk and node.disk.is_limited)
             for node in self.by_id.values()

@@ -80,7 +80,7 @@ class NodeProcess:
         return [f"the brokers' process ended by itself with status {self._process.returncode}"]
 
     def resume(self) -> None:
-        """Let all go on that stand still: none does here."""
+        """Let all paused nodes go on: none is paused here."""
 
     async def kill(self) -> None:
         """End it at once."""

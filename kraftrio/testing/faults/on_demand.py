@@ -46,8 +46,7 @@ class NodeFaults:
     def _check_goes_on(self, verb: str) -> None:
         if self._node.is_paused:
             raise ValueError(
-                f"node {self._node.node_id} cannot be {verb}, it stands still:"
-                " resume() or kill() it"
+                f"node {self._node.node_id} cannot be {verb}, it is paused: resume() or kill() it"
             )
 
     def kill(self) -> None:

@@ -46,7 +46,7 @@ class ClusterNode:
     def _check_goes_on(self, verb: str) -> None:
         if self._node.is_paused:
             raise ValueError(
-                f"node {self._node.config.node_id} cannot be {verb}, it stands still:"
+                f"node {self._node.config.node_id} cannot be {verb}, it is paused:"
                 " resume() or kill() it"
             )
 
@@ -79,7 +79,7 @@ class ClusterNode:
         self._loop.call(lambda: self._node.start(self._nursery)).result()
 
     def pause(self) -> None:
-        """Let it stand still, as SIGSTOP does to a process; its sockets stay open."""
+        """Pause it, as SIGSTOP does a process; its sockets stay open."""
         self._check_running("paused")
         self._check_goes_on("paused")
         self._loop.do(self._node.pause)

@@ -3,7 +3,7 @@
 Owns: `Fault`, `drawn`, which makes the list of a seed, and `shrunk`. Rules:
 1. A plan is a list of faults with their times: the same seed is the same list, and any part of the
    list is a plan as well.
-2. Only what a program must survive is drawn: one broker at a time dies, stands still, has no disk
+2. Only what a program must survive is drawn: one broker at a time dies, is paused, has no disk
    or cannot be reached; leaders and members come and go; requests are late, done twice, refused
    with errors that are to be tried again, or their answers lost. Nothing that was acknowledged by
    all in-sync replicas is lost by it.

@@ -76,7 +76,7 @@ class FaultPlayer:
     # -- nodes ------------------------------------------------------------------------------------
 
     async def _disturb(self, fault: Fault) -> None:
-        """A node dies, stands still or has no disk, for a while."""
+        """A node dies, is paused or has no disk, for a while."""
         node = self._node(fault.target)
         if self._weak is not None and not is_in_sync(self._cluster, self._weak):
             self._note("fault", f"{fault.target} is spared: {self._weak.name} has to catch up")

@@ -1,6 +1,6 @@
-"""Trio's queue of runnable tasks, in which nodes can be made to stand still.
+"""Trio's queue of runnable tasks, in which nodes can be paused.
 
-Owns: `RunQueue`, which takes the place of a run's own queue. What stands still (SIGSTOP does the
+Owns: `RunQueue`, which takes the place of a run's own queue. What is paused (SIGSTOP does the
 same to a process) keeps its sockets, and its timers fall due meanwhile.
 
 Called by: `world`, and `local_nodes` for nodes with real sockets. Trio's internals used here are
@@ -42,14 +42,14 @@ class RunQueue(deque[trio.lowlevel.Task]):
         super().append(task)
 
     def set_aside(self, who: Incarnation) -> None:
-        """Take out the tasks of somebody who stands still from now on."""
+        """Take out the tasks of somebody who is paused from now on."""
         mine = [task for task in self if incarnation_of(task) is who]
         for task in mine:
             self.remove(task)
         who.set_aside += mine
 
     def go_on(self, who: Incarnation) -> None:
-        """Put back what was set aside, unless there is another reason to stand still."""
+        """Put back what was set aside, unless there is another reason for a pause."""
         if not (who.is_paused or who.is_busy):
             self.extend(who.set_aside)
             who.set_aside.clear()

@@ -170,9 +170,9 @@ async def test_faults_on_what_is_not_there(kafka_world: KafkaWorld) -> None:
     with pytest.raises(RuntimeError, match="this world does not run"):
         await KafkaWorld().topics()
     kafka_world.node(1).pause()
-    with pytest.raises(ValueError, match="cannot be paused, it stands still: resume"):
+    with pytest.raises(ValueError, match="cannot be paused, it is paused: resume"):
         kafka_world.node(1).pause()
-    with pytest.raises(ValueError, match="cannot be stopped, it stands still: resume"):
+    with pytest.raises(ValueError, match="cannot be stopped, it is paused: resume"):
         await kafka_world.node(1).stop()
     with pytest.raises(ValueError, match="no machine 'a' of the program's: there are program; oth"):
         kafka_world.delay("Produce", seconds=1, machine="a")

@@ -160,9 +160,9 @@ def test_a_leader_stands_still(kafka_cluster: KafkaCluster) -> None:
     leader = _leader(kafka_cluster)
     node = kafka_cluster.node(leader)
     node.pause()
-    with pytest.raises(ValueError, match=f"node {leader} cannot be stopped, it stands still"):
+    with pytest.raises(ValueError, match=f"node {leader} cannot be stopped, it is paused"):
         node.stop()
-    with pytest.raises(ValueError, match=f"node {leader} cannot be paused, it stands still"):
+    with pytest.raises(ValueError, match=f"node {leader} cannot be paused, it is paused"):
         node.pause()
     deadline_s = time.monotonic() + 30
     while _leader(kafka_cluster) == leader:
