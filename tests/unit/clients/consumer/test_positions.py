@@ -22,6 +22,9 @@ RESET, COMMITTED = TopicPartition("t", 0), TopicPartition("t", 1)
 class NoLeaders:
     """A cluster of which nothing is known."""
 
+    def __init__(self) -> None:
+        self.metadata = self
+
     def leader(self, topic: str, partition: int) -> None:
         return None
 
