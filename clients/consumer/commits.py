@@ -174,8 +174,9 @@ class Commits:
         try:
             while True:
                 self._wake = trio.Event()
-                while self._jobs:
+                if self._jobs:
                     self._idle = trio.Event()
+                while self._jobs:
                     await self._do(self._jobs.popleft())
                 self._idle.set()
                 await self._wake.wait()

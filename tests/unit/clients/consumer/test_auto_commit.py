@@ -92,7 +92,7 @@ async def test_a_slow_coordinator_has_one_commit_to_answer(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(program.auto_commit.run)
         for _ in range(4):
-            await trio.sleep(1)
+            await trio.sleep(1.1)
             program.handover.next_record()
             program.auto_commit.submit_due()
         nursery.cancel_scope.cancel()

@@ -192,6 +192,31 @@ async def test_who_waits_for_all_commits_does_not_wait_for_a_cancelled_one(
     assert [offsets[T0] for _, _, offsets in coordinator.got] == [1]
 
 
+async def test_a_commit_that_comes_while_a_close_waits_for_another(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The close waits for both, and no longer."""
+    coordinator = Coordinator()
+    coordinator.answers = [first := trio.Event(), second := trio.Event()]
+    async with commits_of(coordinator, Member()) as commits:
+        commits.submit(at(1))
+        await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commits.wait_idle)
+            await trio.testing.wait_all_tasks_blocked()
+            commits.submit(at(2))
+            first.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert nursery.child_tasks
+            second.set()
+            with trio.move_on_after(5) as scope:
+                await commits.wait_idle()
+            await trio.testing.wait_all_tasks_blocked()
+            is_over = not scope.cancelled_caught and not nursery.child_tasks
+            nursery.cancel_scope.cancel()
+    assert is_over
+
+
 async def test_a_commit_of_a_member_is_not_sent_once_it_has_left(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
