@@ -187,12 +187,17 @@ class BatchOutcomes:
         for batch in self._incomplete.older_than(now_ms - self._config.delivery_timeout_ms):
             self._give_up(batch)
 
-    def _give_up(self, batch: Batch) -> None:
+    def _take_out(self, batch: Batch) -> PartitionQueue:
+        """Let a batch wait no more, if it does; return its queue."""
         queue = self._queue_of(batch)
         if batch is queue.open:
             self._schedule.close(queue)
         if batch in queue.batches:
             queue.batches.remove(batch)
+        return queue
+
+    def _give_up(self, batch: Batch) -> None:
+        queue = self._take_out(batch)
         because = f": {batch.last_failure}" if batch.last_failure is not None else ""
         if queue.is_gone:
             because = ": the topic was re-created, without that partition"
@@ -212,12 +217,7 @@ class BatchOutcomes:
 
     def _drop(self, batches: list[Batch], error: KafkaClientError) -> None:
         for batch in batches:
-            queue = self._queue_of(batch)
-            if batch is queue.open:
-                self._schedule.close(queue)
-            if batch in queue.batches:
-                queue.batches.remove(batch)
-            self.fail(queue, batch, error, refused=False)
+            self.fail(self._take_out(batch), batch, error, refused=False)
 
     def abort(self, error: KafkaClientError) -> None:
         """Give up everything: the producer ends."""
