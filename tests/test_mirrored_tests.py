@@ -46,6 +46,7 @@ sim/test_disk_scenarios: kraftrio/testing/simulation/ disk_calls
 unit/kraftrio/testing/faults/test_player: kraftrio/testing/simulation/ in_sync
 unit/kraftrio/testing/explaining/test_exchanges: kraftrio/testing/traffic/ frames simulated traffic
 unit/kraftrio/testing/faults/test_on_sockets: kraftrio/testing/traffic/ tapped
+unit/kraftrio/testing/faults/test_on_sockets: kraftrio/testing/faults/ refusals
 sim/test_network: kraftrio/testing/simulation/ network
 sim/test_work: kraftrio/testing/simulation/ work
 sim/test_world: kraftrio/testing/simulation/ cluster incarnation run_queue world

@@ -15,6 +15,13 @@ from kraftrio.clients.arguments.values import whole_number
 from kraftrio.testing.arguments import seconds as check_seconds
 from kraftrio.testing.contents import Contents
 from kraftrio.testing.faults.moves import Moves
+from kraftrio.testing.faults.refusals import (
+    check_ended,
+    check_goes_on,
+    check_machines,
+    check_paused,
+    check_running,
+)
 from kraftrio.testing.faults.requests import RequestFaults
 from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.disk import BROKEN
@@ -37,51 +44,37 @@ class NodeFaults:
     def is_running(self) -> bool:
         return self._node.is_running
 
-    def _check_running(self, verb: str) -> None:
-        if not self._node.is_running:
-            raise ValueError(
-                f"node {self._node.node_id} cannot be {verb}, it does not run: start() it first"
-            )
-
-    def _check_goes_on(self, verb: str) -> None:
-        if self._node.is_paused:
-            raise ValueError(
-                f"node {self._node.node_id} cannot be {verb}, it is paused: resume() or kill() it"
-            )
-
     def kill(self) -> None:
         """Kill its process as `kill -9` does; what it has written is on its disk."""
-        self._check_running("killed")
+        check_running(self._node, "killed")
         self._node.crash()
 
     def cut_power(self) -> None:
         """Let its machine fall silent; of what was not synced to its disk only a part is left."""
-        self._check_running("cut off from power")
+        check_running(self._node, "cut off from power")
         self._node.crash(power_cut=True)
 
     async def stop(self) -> None:
         """Stop it in good order, and wait for that."""
-        self._check_running("stopped")
-        self._check_goes_on("stopped")
+        check_running(self._node, "stopped")
+        check_goes_on(self._node, "stopped")
         await self._node.stop()
 
     def start(self) -> None:
         """Start it (again); it comes up by and by."""
-        if self._node.is_running:
-            raise ValueError(f"node {self._node.node_id} runs already: kill() or stop() it first")
+        check_ended(self._node)
         self._node.restore()
         self._node.start()
 
     def pause(self) -> None:
         """Stop its process as SIGSTOP does; its sockets stay open."""
-        self._check_running("paused")
-        self._check_goes_on("paused")
+        check_running(self._node, "paused")
+        check_goes_on(self._node, "paused")
         self._node.pause()
 
     def resume(self) -> None:
         """Let a paused one go on."""
-        if not self._node.is_paused:
-            raise ValueError(f"node {self._node.node_id} is not paused: pause() it first")
+        check_paused(self._node)
         self._node.resume()
 
     def fill_disk(self, room_bytes: int = 0) -> None:
@@ -128,10 +121,7 @@ class Links:
         self._internet = internet
 
     def _check(self, *names: str) -> None:
-        for name in names:
-            if name not in self._internet.hosts:
-                known = ", ".join(self._internet.hosts)
-                raise ValueError(f"there is no machine {name!r}: there are {known}")
+        check_machines(names, self._internet.hosts)
 
     def cut(self, source: str, target: str) -> None:
         """Let nothing pass from one machine to another, in this direction, until it is healed."""

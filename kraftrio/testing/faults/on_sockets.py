@@ -12,6 +12,13 @@ import trio
 
 from kraftrio.clients.arguments.values import whole_number
 from kraftrio.testing.arguments import seconds as check_seconds
+from kraftrio.testing.faults.refusals import (
+    check_ended,
+    check_goes_on,
+    check_machines,
+    check_paused,
+    check_running,
+)
 from kraftrio.testing.local_nodes import LocalNode
 from kraftrio.testing.loop_thread import LoopThread
 from kraftrio.testing.simulation.disk import SimDisk
@@ -36,23 +43,9 @@ class ClusterNode:
         """Where clients find it, HOST:PORT; it stays the same."""
         return self._node.address
 
-    def _check_running(self, verb: str) -> None:
-        if not self._node.is_running:
-            raise ValueError(
-                f"node {self._node.config.node_id} cannot be {verb}, it does not run:"
-                " start() it first"
-            )
-
-    def _check_goes_on(self, verb: str) -> None:
-        if self._node.is_paused:
-            raise ValueError(
-                f"node {self._node.config.node_id} cannot be {verb}, it is paused:"
-                " resume() or kill() it"
-            )
-
     def kill(self) -> None:
         """End it as `kill -9` does: nobody is told, and what it has written is there."""
-        self._check_running("killed")
+        check_running(self._node, "killed")
         self._loop.call(self._node.kill).result()
 
     def cut_power(self) -> None:
@@ -60,34 +53,30 @@ class ClusterNode:
 
         Its connections end as those of a process that is killed: the machine goes on.
         """
-        self._check_running("cut off from power")
+        check_running(self._node, "cut off from power")
         self._disk("lose what was not synced")
         self._loop.call(self._node.cut_power).result()
 
     def stop(self) -> None:
         """Stop it in good order: others lead its partitions before it goes."""
-        self._check_running("stopped")
-        self._check_goes_on("stopped")
+        check_running(self._node, "stopped")
+        check_goes_on(self._node, "stopped")
         self._loop.call(self._node.stop).result()
 
     def start(self) -> None:
         """Start it again, and wait until clients can connect."""
-        if self._node.is_running:
-            raise ValueError(
-                f"node {self._node.config.node_id} runs already: kill() or stop() it first"
-            )
+        check_ended(self._node)
         self._loop.call(lambda: self._node.start(self._nursery)).result()
 
     def pause(self) -> None:
         """Pause it, as SIGSTOP does a process; its sockets stay open."""
-        self._check_running("paused")
-        self._check_goes_on("paused")
+        check_running(self._node, "paused")
+        check_goes_on(self._node, "paused")
         self._loop.do(self._node.pause)
 
     def resume(self) -> None:
         """Let a paused one go on."""
-        if not self._node.is_paused:
-            raise ValueError(f"node {self._node.config.node_id} is not paused: pause() it first")
+        check_paused(self._node)
         self._loop.do(self._node.resume)
 
     # -- disk and clock -------------------------------------------------------------------------
@@ -151,10 +140,7 @@ class ClusterLinks:
         self._loop = loop
 
     def _check(self, *names: str) -> None:
-        known = [*sorted(self._traffic.node_names), *self._traffic.machines]
-        for name in names:
-            if name not in known:
-                raise ValueError(f"there is no machine {name!r}: there are {', '.join(known)}")
+        check_machines(names, [*sorted(self._traffic.node_names), *self._traffic.machines])
 
     def cut(self, source: str, target: str) -> None:
         """Let nothing pass from one machine to another, in this direction, until it is healed.
