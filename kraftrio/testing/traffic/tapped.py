@@ -27,7 +27,14 @@ import trio
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.net.transport import ACCEPT_BACKLOG, FileSender, ListeningSocket, SystemNetwork
 from kraftrio.testing.traffic.frames import FRAME_SIZE, FrameCutter
-from kraftrio.testing.traffic.traffic import LOOKER, LOOKER_CLIENT_ID, PROGRAM, Talk, Traffic
+from kraftrio.testing.traffic.traffic import (
+    LOOKER,
+    LOOKER_CLIENT_ID,
+    PROGRAM,
+    OnFrame,
+    Talk,
+    Traffic,
+)
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.protocol.api import APIS
@@ -194,15 +201,19 @@ class TappedSocket(Talk):
         cuts = self._traffic.cuts
         if not cuts:
             return False
-        self.machine = self.machine or self._traffic.node_at(self._port) or ""
+        self._recognize_node()
         if not self.machine:
             return False  # who it is has to be read
         ends = (self.machine, self.node) if way is self._inward else (self.node, self.machine)
         is_one = self._traffic.is_one
         return any(all(map(is_one, ends, cut)) for cut in cuts)
 
+    def _recognize_node(self) -> None:
+        if not self.machine:
+            self.machine = self._traffic.node_at(self._port) or ""
+
     def _look_inward(self, chunk: bytes) -> None:
-        self.machine = self.machine or self._traffic.node_at(self._port) or ""
+        self._recognize_node()
         if self.machine in self._traffic.node_names:
             self._is_told = False
         if not self._is_told:
@@ -277,13 +288,9 @@ class SocketTraffic(Traffic):
     def note(self, kind: str, text: str) -> None:
         self._note("world", kind, text)
 
-    def tell(
-        self, listeners: list[Callable[[Talk, bytes], object]], talk: Talk, frame: bytes
-    ) -> None:
-        """Tell of a frame."""
+    def tell(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
         self.machines[talk.machine] = None
-        for tell in listeners:
-            tell(talk, frame)
+        super().tell(listeners, talk, frame)
 
     def is_one(self, machine: str, name: str) -> bool:
         if machine == name:

@@ -66,6 +66,11 @@ class Traffic(ABC):
         self.on_answered: list[OnFrame] = []
         self.on_arrived: list[OnFrame] = []
 
+    def tell(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
+        """Tell of a frame."""
+        for tell in listeners:
+            tell(talk, frame)
+
     @abstractmethod
     def now_s(self) -> float:
         """The seconds since the run began."""
