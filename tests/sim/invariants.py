@@ -23,12 +23,14 @@ from __future__ import annotations
 import sys
 import zlib
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.state.partition_state import Role
 from kraftrio.testing.simulation.cluster import SimCluster, SimNode
+from kraftrio.testing.simulation.damage import is_metadata
 from kraftrio.testing.simulation.incarnation import Incarnation
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
@@ -91,21 +93,23 @@ class Invariants:
         self.transactions.finish()
 
     def _check_node(self, node: SimNode, incarnation: Incarnation) -> None:
-        if node.disk.failed_syncs:
-            return  # it is about to learn that it has lost something, and to end
         self.check_count += 1
         view = self._views.get(node.node_id)
         if view is None or view.incarnation is not incarnation:
             view = self._views[node.node_id] = _NodeView(incarnation, SegmentShape(node))
-        self._check_quorum(node, view)
+        # What has lost something by a failed sync is about to learn it, and to end. All else goes
+        # on until then: what is committed meanwhile will be there after the restart.
+        lost = node.disk.failed_syncs
+        if not any(map(is_metadata, lost)):
+            self._check_quorum(node, view)
+            self.isr.on_controller(node, max(self._raft_leaders, default=-1))
         check_memory(node)
-        self.isr.on_controller(node, max(self._raft_leaders, default=-1))
         manager = node.replica_manager
         if manager is not None:
             for partition in manager.hosted.partitions():
                 key = (partition.topic_id, partition.topic_partition.partition)
                 log, state = partition.log, partition.state
-                if state.role is Role.OFFLINE:
+                if state.role is Role.OFFLINE or _holds(log.directory, lost):
                     continue
                 high_watermark, end = log.high_watermark, log.log_end_offset
                 if end != view.ends.get(key):
@@ -252,9 +256,14 @@ def _known_from(node: SimNode, partition: Partition) -> int:
     rotten, and may have lost a marker, is not held to it.
     """
     log = partition.log
-    if any(path.startswith(f"{log.directory}/") for path in node.disk.misread):
+    if _holds(log.directory, node.disk.misread):
         return sys.maxsize
     return 0 if log.high_watermark else log.log_end_offset
+
+
+def _holds(directory: str, paths: Collection[str]) -> bool:
+    """Whether one of the files is in the directory."""
+    return any(path.startswith(f"{directory}/") for path in paths)
 
 
 def _name(topic_partition: TopicPartition) -> str:
