@@ -26,6 +26,7 @@ from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.world import SimulationFailure, Trace, World, describe
 from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.topic_names import CONSUMER_OFFSETS
 from tests.sim.admin_model import AdminModel
 from tests.sim.administration import Administrator
 from tests.sim.client import SimClient, client_of
@@ -248,8 +249,24 @@ class Simulation:
             partial(Machine, self.cluster),
             start,
             hold_back=lambda client: nursery.start_soon(self._hold_back, client),
+            has_old_coordinator=self._has_old_coordinator,
             knows_time="clock" not in self.options.faults,
         )
+
+    def _has_old_coordinator(self) -> bool:
+        """Whether a broker leads committed offsets still in an epoch that is over."""
+        newest: dict[int, int] = {}  # by partition
+        led: list[tuple[int, int]] = []
+        for node in self.cluster.nodes.values():
+            manager = node.replica_manager
+            for replica in () if manager is None else manager.hosted.partitions():
+                topic, index = replica.topic_partition
+                epoch = replica.state.leader_epoch
+                if topic == CONSUMER_OFFSETS:
+                    newest[index] = max(newest.get(index, epoch), epoch)
+                    if replica.state.is_leader:
+                        led.append((index, epoch))
+        return any(epoch < newest[index] for index, epoch in led)
 
     async def _hold_back(self, client: SimClient) -> None:
         """Let what a client sends to some broker arrive after a while."""

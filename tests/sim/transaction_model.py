@@ -24,7 +24,7 @@ Called by: the transactional programs of a simulation, and its end.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -108,9 +108,16 @@ class Span(NamedTuple):
 
 
 class TransactionHistory:
-    """See the module."""
+    """See the module.
 
-    def __init__(self) -> None:
+    Args:
+        has_old_coordinator: whether a coordinator of groups that is replaced does not know it yet.
+            It answers what it knows, as Apache Kafka's does, and so is not believed by a model of
+            what is committed: see `committed_offset`.
+    """
+
+    def __init__(self, has_old_coordinator: Callable[[], bool] = lambda: False) -> None:
+        self.has_old_coordinator = has_old_coordinator
         self.attempts: dict[str, Attempt] = {}
         self._lives: dict[str, list[Life]] = defaultdict(list)
         self._committed: dict[GroupPartition, int] = {}  # of attempts whose commit was answered
@@ -214,7 +221,13 @@ class TransactionHistory:
     # -- groups and readers -----------------------------------------------------------------------
 
     def committed_offset(self, group: str, topic_partition: TopicPartition) -> int:
-        """What is committed at least; ask it before OffsetFetch is sent."""
+        """What is committed at least; ask it before OffsetFetch is sent.
+
+        Nothing, if an old coordinator may answer: a member of a group gets no further with what it
+        says, as its next commit belongs to a generation that the new one does not know.
+        """
+        if self.has_old_coordinator():
+            return 0
         return self._committed.get(GroupPartition(group, topic_partition), 0)
 
     def find_offset(

@@ -271,11 +271,17 @@ async def committed_offset(
     *,
     require_stable: bool = True,
 ) -> int:
-    """Ask for a committed offset until it is told."""
+    """Ask for a committed offset until it is told.
+
+    Who is no member of the group has no generation by which an old coordinator's answer could be
+    found out later, so that it waits until there is none.
+    """
     topic = OffsetFetchRequestTopic(
         name=topic_partition.topic, partition_indexes=[topic_partition.partition]
     )
     while True:
+        while require_stable and history.has_old_coordinator():
+            await client.pause()
         # Without waiting for it, a commit that was answered may be pending still.
         known = history.committed_offset(group, topic_partition) if require_stable else 0
         try:

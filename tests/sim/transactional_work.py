@@ -48,6 +48,8 @@ class TransactionalWork:
         client, machine: make what a process of a program lives on, by its name.
         start: runs something as a part of the simulation.
         hold_back: lets what a client has sent to some node arrive late.
+        has_old_coordinator: whether a broker that is replaced as a coordinator of groups does not
+            know it yet.
         knows_time: the clocks of brokers stay about right.
     """
 
@@ -60,6 +62,7 @@ class TransactionalWork:
         start: Start,
         *,
         hold_back: Callable[[SimClient], None],
+        has_old_coordinator: Callable[[], bool],
         knows_time: bool,
     ) -> None:
         self._options = options
@@ -69,7 +72,7 @@ class TransactionalWork:
         self._start = start
         self._hold_back = hold_back
         self._knows_time = knows_time
-        self.history = TransactionHistory()
+        self.history = TransactionHistory(has_old_coordinator)
         self._partitions: dict[str, list[TopicPartition]] = {}
         if options is not None:
             counts = zip(TOPICS, options.partitions, strict=True)
@@ -92,20 +95,10 @@ class TransactionalWork:
         options = self._options
         if options is None:
             return
-        surroundings = Surroundings(
-            self.history, self._client, self._start, self._draw_session, self._hold_back
-        )
-        for number in range(options.writers):
-            rng = Random(self._rng.getrandbits(64))
-            interval_s = rng.choice((0.05, 0.2, 0.5))
-            tps = self._partitions[ORDERS] + self._rng.sample(self.topic_partitions, 2)
-            writer = TransactionalWriter(surroundings, f"tw{number}", tps, rng, interval_s)
-            self._programs.append(writer)
-        outputs = self._partitions[DEBITS], self._partitions[CREDITS]
         orders = self._partitions[ORDERS][: options.loops]
-        for tp in orders:
-            rng = Random(self._rng.getrandbits(64))
-            self._programs.append(TransferLoop(surroundings, f"tl{tp.partition}", tp, outputs, rng))
+        self._make_wire_programs(options, orders)
+        if options.library:
+            self._make_library_programs(options)
         for program in self._programs:
             self._start(program.processes.run)
         if orders:
