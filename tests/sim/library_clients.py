@@ -47,6 +47,7 @@ from tests.sim.history import History, Promise, Sender
 from tests.sim.producers import DAMAGED_RECORDS
 
 _POLL_MS = 500
+_BATCH_BYTES = 4_000  # so that a batch fits into the shortest segments
 _LOST_PLACE = (CommitFailedError, RebalanceInProgressError)
 
 
@@ -86,6 +87,7 @@ class Machine:
         return Random(self.rng.getrandbits(64))
 
     def producer(self, **settings: Any) -> Producer:
+        settings = {"batch_size": _BATCH_BYTES, **settings}
         return Producer(self._bootstrap, network=self.network, rng=self._client_rng(), **settings)
 
     def consumer(self, **settings: Any) -> Consumer:

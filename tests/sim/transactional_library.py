@@ -39,7 +39,6 @@ from tests.sim.transactional_programs import Processes
 _CHANCE_OF_ABORT = 0.15
 _CHANCE_OF_CANCELLATION = 0.05
 _POLL_MS = 300
-_BATCH_BYTES = 4_000  # so that a batch fits into the shortest segments
 _IMPATIENT: dict[str, Any] = {"request_timeout_ms": 2_000, "metadata_max_age_ms": 5_000}
 
 
@@ -79,7 +78,6 @@ class _LibraryProgram:
             "transactional_id": self._transactional_id,
             "transaction_timeout_ms": self._rng.choice(self._workshop.timeouts_ms),
             "linger_ms": self._rng.choice((0, 20)),
-            "batch_size": _BATCH_BYTES,
             **_IMPATIENT,
         }
         with machine.life(), trio.CancelScope() as scope:
