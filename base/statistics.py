@@ -29,11 +29,3 @@ class HasStatistics(Protocol):
         counted on the hot path is counted by a plain addition.
         """
         ...
-
-
-class HasLabelledStatistics(Protocol):
-    """A shell with figures of many things of a kind, under the same rules."""
-
-    def labelled_statistics(self) -> LabelledStatistics:
-        """A snapshot, as `HasStatistics.statistics` gives one."""
-        ...

@@ -11,6 +11,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,7 @@ PACKAGES = (
     "kraftrio/testing",
 )
 
+TEXTS = (".py", ".md", ".toml", ".yml", ".j2", ".html", ".sh", "scripts/check", "scripts/bench")
 MAX_MODULE_LINES = 700
 MAX_FUNCTION_LINES = 70
 
@@ -51,6 +53,13 @@ PASS_WAITING_ON = {
     "net/sasl/credentials.py",
     "net/secured_network.py",
 }
+
+
+# Methods by which libraries call us, and those that are called by names put together.
+CALLED_BY_NAME = re.compile(
+    r"__\w+__|test_\w+|Test\w*|pytest_\w+|visit_\w+|handle_\w+|_make_\w+|format_commands|shell_complete|streamWriter"
+    r"|start_clock|deadline_to_sleep_time|redirect_request|log_message"
+)
 
 
 def modules(*patterns: str) -> list[str]:
@@ -164,6 +173,29 @@ def test_nothing_is_left_undone() -> None:
     """No marks of work to come, and nothing that only pretends to be there."""
     marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     assert not [module for module in modules() if marks.search((ROOT / module).read_text())]
+
+
+def test_whatever_is_defined_is_used() -> None:
+    """No function and no class that is named nowhere but where it is defined.
+
+    Those with a decorator are left out, which may hand them to somebody.
+    """
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
+    names = [name for name in listed.stdout.decode().split() if name.endswith(TEXTS)]
+    texts = {name: (ROOT / name).read_text() for name in names if (ROOT / name).exists()}
+    counts = Counter(word for text in texts.values() for word in re.findall(r"\w+", text))
+    definition = re.compile(r"^(.*)\n[ \t]*(?:async def|def|class) (\w+)", re.MULTILINE)
+    unused = [
+        f"{name}: {defined}"
+        for name, text in texts.items()
+        if name.endswith(".py")
+        for before, defined in definition.findall(text)
+        # A method `_kill` may be called by the word "kill", with getattr.
+        if counts[defined] == 1 and (counts[defined[1:]] == 0 or not defined.startswith("_"))
+        if not before.lstrip().startswith(("@", ")"))  # the end of a decorator
+        if not CALLED_BY_NAME.fullmatch(defined)
+    ]
+    assert not unused
 
 
 def test_architecture_names_every_module() -> None:

@@ -21,7 +21,6 @@ from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
 from tests.conformance.cases.calls import LATEST, fetch, list_offset, records_in
-from tests.conformance.cases.raw_client import ConnectionClosed
 from tests.conformance.clients.install import python_client
 from tests.conformance.cluster_process import Cluster
 from tests.conformance.java_tools import KafkaTools, RunningTool
@@ -298,11 +297,3 @@ def wait_for_more(cluster: Cluster, loads: list[Acknowledged], count: int = 1) -
         )
 
     cluster.wait_until(more, "producers go on", 60)
-
-
-def ask_quietly(call: Callable[[], Any]) -> Any:
-    """Return what a call to a node gives, None when the connection breaks or nothing comes."""
-    try:
-        return call()
-    except (OSError, ConnectionClosed):
-        return None

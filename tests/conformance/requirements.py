@@ -6,10 +6,8 @@ skip into a failure, so that CI can't pass by lacking what it should test with.
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
-from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -25,11 +23,3 @@ def missing(reason: str) -> NoReturn:
 def need_program(name: str) -> str:
     """Return the path of a program on PATH, or skip."""
     return shutil.which(name) or missing(f"no {name} on PATH")
-
-
-def need_module(name: str) -> ModuleType:
-    """Return an installed Python module, or skip."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        missing(f"no Python module {name}: {error}")
