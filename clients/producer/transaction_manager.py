@@ -365,6 +365,10 @@ class TransactionManager:
         if self._adding is not None:
             self._adding.scope.cancel()
             await self._adding.done.wait()
+        if core.has_failed:  # the producer did, by what was still to be answered
+            assert core.failure is not None
+            accumulator.outcomes.give_up_all(core.failure)
+            return
         accumulator.outcomes.give_up_all(TransactionAbortedError("the transaction is aborted"))
         before = self._identity
         try:

@@ -309,6 +309,19 @@ async def test_what_is_fatal_ends_the_producer(
         assert coordinator.asked == asked, "nobody is asked any more"
 
 
+async def test_what_is_answered_fatally_while_it_aborts_ends_the_producer() -> None:
+    async with producing(1) as (_, coordinator, producer):
+        with trio.CancelScope() as scope:
+            refusals = [scope.cancel, ErrorCode.PRODUCER_FENCED]
+            coordinator.refusals[ApiKey.ADD_PARTITIONS_TO_TXN] = refusals
+            async with producer.transaction():
+                await producer.send("a", b"")
+                await trio.sleep_forever()
+        with pytest.raises(ProducerFencedError):
+            await producer.transaction().__aenter__()
+        assert "abort" not in coordinator.asked
+
+
 async def test_a_zombie_learns_that_it_is_fenced() -> None:
     async with producing() as (cluster, coordinator, producer):
         with pytest.raises(ProducerFencedError) as raised:
