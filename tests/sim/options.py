@@ -49,6 +49,7 @@ _CHANCE_OF_QUOTAS = 0.15
 _CHANCE_OF_LOGINS = 0.1
 WORK_LOGIN = ("work", "secret")  # of clients where all log in
 _LARGEST_BATCH_BYTES = 10_000  # of what producers send here
+_FELT_DRIFT = 0.001  # within the time of a simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,11 @@ class Options:
     def files(self) -> FileSizes:
         """What logs are cut into."""
         return FileSizes(self.tail_cache_bytes, self.segment_bytes, self.metadata_segment_bytes)
+
+    @property
+    def knows_time(self) -> bool:
+        """Whether the nodes' clocks stay about right, and so agree on a time-out."""
+        return "clock" not in self.faults and max(map(abs, self.drifts)) < _FELT_DRIFT
 
     def describe(self) -> list[str]:
         """One line per option."""

@@ -250,7 +250,7 @@ class Simulation:
             start,
             hold_back=lambda client: nursery.start_soon(self._hold_back, client),
             has_old_coordinator=self._has_old_coordinator,
-            knows_time="clock" not in self.options.faults,
+            knows_time=self.options.knows_time,
         )
 
     def _has_old_coordinator(self) -> bool:
