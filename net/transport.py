@@ -29,6 +29,12 @@ _ANY_IPV6 = "::"
 _WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 _MAPPED_IPV4 = "::ffff:"
 
+# After how many silent seconds a peer is asked whether it is still there, how many later it is
+# asked again, and after how many questions it counts as gone. The system's own default is hours.
+KEEPALIVE_IDLE_S = 30
+KEEPALIVE_INTERVAL_S = 10
+KEEPALIVE_COUNT = 3
+
 # What sendfile fails with on account of the file; all else is the socket's.
 _FILE_ERRORS = frozenset({errno.EIO, errno.EINVAL, errno.ENXIO})
 
@@ -178,13 +184,11 @@ class SystemNetwork:
         stream = await trio.open_tcp_stream(host, port)
         # Taken over from the stream, which would close it: calls go to the bare socket.
         sock = socket.socket(fileno=stream.socket.detach())
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _set_up(sock)
         return sock
 
     def tune(self, sock: socket.socket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _set_up(sock)
         if send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if receive_buffer_bytes > 0:
@@ -201,6 +205,21 @@ class SystemNetwork:
 
     def notify_closing(self, sock: socket.socket) -> None:
         trio.lowlevel.notify_closing(sock)
+
+
+def _set_up(sock: socket.socket) -> None:
+    """Let a connection neither block, nor delay what is sent, nor outlive its peer's machine.
+
+    A machine that loses its power tells nobody. Whoever waits for its answer, as a member does who
+    joins its group, would wait for as long as the request may take.
+    """
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not everywhere
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT)
 
 
 def peer_host(address: str) -> str:

@@ -238,7 +238,6 @@ unit/kraftrio/testing/test_leftovers: clients/diagnostics/ open_clients
 unit/kraftrio/testing/snapshots/test_archive: kraftrio/testing/snapshots/ errors
 unit/kraftrio/commands/test_tree: clients/cli/ lazy_group
 unit/kraftrio/commands/test_tree: kraftrio/commands/ cluster completion node node_options root
-unit/net/test_connection: net/ transport
 unit/broker/node/local/secure_setup/test_secure_setup: broker/node/local/secure_setup/ new_files
     property_files
 unit/broker/security/tls/test_principal_rules: broker/security/tls/ distinguished_name

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -199,17 +199,18 @@ class Passage:
     """The order in which a consumer is given one partition's records: no gap, nothing twice.
 
     Args:
-        may_begin_anew: the topic may be made again: then its offsets begin at 0 once more, and
-            another record is there.
+        lives: how often the topic was made so far: each time its offsets begin at 0 once more. The
+            record there is another one, unless the producer, not knowing whether it was taken
+            before, has sent it again.
     """
 
     def __init__(
-        self, who: str, topic_partition: TopicPartition, *, may_begin_anew: bool = False
+        self, who: str, topic_partition: TopicPartition, lives: Callable[[], int] = lambda: 1
     ) -> None:
         self._who = who
         self._tp = topic_partition
-        self._may_begin_anew = may_begin_anew
-        self._first: bytes | None = None
+        self._lives = lives
+        self._begin_count = 1
         self.next_offset: int | None = None
 
     def take(self, record: ConsumerRecord) -> None:
@@ -221,12 +222,9 @@ class Passage:
         expected = self.next_offset
         self.next_offset = record.offset + 1
         if expected is None or record.offset == expected:
-            if record.offset == 0:
-                self._first = record.value
             return
-        begins_anew = self._may_begin_anew and record.offset == 0 and record.value != self._first
-        self._first = record.value
-        if not begins_anew:
+        self._begin_count += 1
+        if record.offset or self._begin_count > self._lives():
             raise SimulationFailure(
                 f"{self._who} was given {self._tp.topic}-{self._tp.partition} from offset"
                 f" {record.offset}, where {expected} comes next"
@@ -454,8 +452,8 @@ class TopicProgram:
     async def _create(self, admin: Admin) -> None:
         count = self._machine.rng.randint(1, self._most_partitions)
         new = NewTopic(self.topic, count, self._replication_factor)
+        self.lives += 1  # before it is answered: others may see it first
         await self._until_done(lambda: admin.create_topics([new]))
-        self.lives += 1
         self._machine.note(f"{self.topic} is made, life {self.lives}, {count} partitions")
 
     async def _until_done(self, act: Any) -> None:
@@ -543,7 +541,7 @@ class TopicProgram:
                         tp = TopicPartition(record.topic, record.partition)
                         if group is None:
                             passage = passages.setdefault(
-                                tp, Passage(machine.name, tp, may_begin_anew=True)
+                                tp, Passage(machine.name, tp, lambda: self.lives)
                             )
                             passage.take(record)
                         read.add(record.value or b"")

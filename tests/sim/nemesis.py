@@ -99,8 +99,9 @@ class Nemesis:
             node.disk.scrub()
             node.speed = self._options.disk
         for node in cluster.nodes.values():
-            if node.is_stopping:
-                await node.stop()  # it was asked to; wait until it has
+            # It was asked to end, or is about to end by what a sync has lost: wait until it has.
+            if node.is_stopping or node.disk.failed_syncs:
+                await node.stop()
             await self._renew(node)
         cluster.start()
 

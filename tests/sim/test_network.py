@@ -129,6 +129,20 @@ def test_a_machine_that_was_without_power_resets_what_it_does_not_know() -> None
     run(script)
 
 
+def test_keep_alives_find_out_that_a_machine_has_lost_its_power() -> None:
+    """Who only waits for an answer learns that none will come."""
+
+    async def script(pair: Pair) -> None:
+        client, _server = await pair.connect()
+        pair.internet.cut_power(pair.right.host)
+        with trio.fail_after(61):
+            await client.wait_readable()
+        with pytest.raises(TimeoutError):
+            client.recv_into(bytearray(10))
+
+    run(script)
+
+
 def test_a_cut_connection() -> None:
     """Both ends find it broken; answers may be lost while requests still arrive."""
 

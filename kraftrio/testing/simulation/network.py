@@ -7,7 +7,8 @@ Owns: `Internet` (the hosts and links), `HostNetwork` (one host's `clients.trans
 2. A link that hangs delivers nothing until it is mended, then everything (TCP sends again). Nobody
    is told: only deadlines end such a wait.
 3. A dead process refuses connections and has reset its own; a machine without power answers nothing
-   until it is up again, and then resets what it does not know.
+   until it is up again, and then resets what it does not know. An end that hears nothing from a
+   machine that lost its power is reset in the end, as keep-alive probes find out.
 4. Buffers are bounded: a sender whose peer does not read cannot send for ever.
 
 Faults that a cluster must survive, hence all that are injected: latency, slow links, hung links in
@@ -22,11 +23,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import outcome
 import trio
 
+from kraftrio.net.transport import KEEPALIVE_COUNT, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S
 from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.work import BYTE_S, RECEIVE_S
 from kraftrio.testing.simulation.world import World
@@ -35,6 +38,7 @@ from kraftrio.wire.primitives import Buffer
 _BUFFER_BYTES = 128 * 1024
 _BACKLOG = 128
 _FIRST_EPHEMERAL_PORT = 40_000
+_KEEPALIVE_S = KEEPALIVE_IDLE_S + KEEPALIVE_COUNT * KEEPALIVE_INTERVAL_S
 
 
 @dataclass(slots=True)
@@ -262,6 +266,8 @@ class SimSocket:
 def _connection_error(code: int) -> OSError:
     if code == errno.EPIPE:
         return BrokenPipeError(code, "broken pipe")
+    if code == errno.ETIMEDOUT:
+        return TimeoutError(code, "connection timed out")
     return ConnectionResetError(code, "connection reset by peer")
 
 
@@ -606,7 +612,7 @@ class Internet:
             sock.close()
 
     def cut_power(self, host: Host) -> None:
-        """Let a machine fall silent: peers are told nothing."""
+        """Let a machine fall silent: peers are told nothing, and find out by keep-alives (TCP)."""
         host.has_power = False
         for listener in list(host.listeners.values()):
             listener.closed = True
@@ -616,7 +622,13 @@ class Internet:
             sock.closed = True
             sock.under_way.clear()
             sock.under_way_bytes = 0
+            self.world.after(_KEEPALIVE_S, partial(self._miss, sock.peer))
         host.sockets.clear()
+
+    def _miss(self, sock: SimSocket) -> None:
+        """The other end's machine does not know of this connection."""
+        if not sock.closed and sock.host.has_power:
+            sock.reset(errno.ETIMEDOUT)
 
     def restore_power(self, host: Host) -> None:
         host.has_power = True
