@@ -5,6 +5,7 @@ The tests' own helpers are imported by their full names, such as tests.conforman
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -42,6 +43,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if any(map(item.get_closest_marker, unwanted))]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what there is now: thousands of tests, which stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionstart() -> None:
