@@ -52,12 +52,12 @@ class FetchBuffer:
         """How much of a broker's answers is still in memory."""
         return self._bytes.get(node_id, 0)
 
-    def add(self, partition: AssignedPartition, chunk: Chunk, leader_epoch: int = NO_EPOCH) -> None:
+    def add(self, partition: AssignedPartition, chunk: Chunk) -> None:
         """Take what was answered for a partition, in order."""
         assert chunk.fetch_offset == partition.fetch_offset, "an answer to another question"
         partition.fetch_offset = chunk.next_offset
-        if leader_epoch != NO_EPOCH:
-            partition.fetch_epoch = leader_epoch
+        if chunk.leader_epoch != NO_EPOCH:
+            partition.fetch_epoch = chunk.leader_epoch
         if chunk.next_offset == chunk.fetch_offset and chunk.failure is None:
             return  # nothing new
         if chunk.answer is not None:
@@ -116,7 +116,7 @@ class FetchBuffer:
         position = partition.position
         assert position is not None
         if chunk.next_offset > position.offset:
-            partition.position = Position(chunk.next_offset, position.leader_epoch)
+            partition.position = Position(chunk.next_offset, chunk.leader_epoch)
 
     def _take_from(self, partition: AssignedPartition) -> ConsumerBatch:
         chunk = partition.chunks[0]

@@ -282,8 +282,8 @@ class Fetcher:
             return
         self._served += 1
         state.served = self._served
-        chunk = Chunk(asked.fetch_offset, next_offset, batches, answer)
-        self._state.buffer.add(state, chunk, leader_epoch)
+        chunk = Chunk(asked.fetch_offset, next_offset, batches, answer, leader_epoch=leader_epoch)
+        self._state.buffer.add(state, chunk)
 
     def _read_from_replica(self, state: AssignedPartition, node_id: int) -> None:
         """Follow the leader's advice until metadata would be refreshed anyway."""

@@ -57,9 +57,14 @@ class FetchAnswer:
 
 
 class Chunk:
-    """What an answer holds for one partition, or what went wrong after the records before."""
+    """What an answer holds for one partition, or what went wrong after the records before.
 
-    __slots__ = ("answer", "batches", "failure", "fetch_offset", "next_offset")
+    Attributes:
+        leader_epoch: of its last batch, which may be one that nobody is given: a marker, or a batch
+            of an aborted transaction. The position behind it is in that epoch.
+    """
+
+    __slots__ = ("answer", "batches", "failure", "fetch_offset", "leader_epoch", "next_offset")
 
     def __init__(
         self,
@@ -68,12 +73,14 @@ class Chunk:
         batches: Iterable[ConsumerBatch] = (),
         answer: FetchAnswer | None = None,
         failure: KafkaError | None = None,
+        leader_epoch: int = NO_EPOCH,
     ) -> None:
         self.fetch_offset = fetch_offset
         self.next_offset = next_offset
         self.batches = deque(batches)
         self.answer = answer
         self.failure = failure
+        self.leader_epoch = leader_epoch
 
 
 class AssignedPartition:

@@ -199,9 +199,9 @@ class Passage:
     """The order in which a consumer is given one partition's records: no gap, nothing twice.
 
     Args:
-        lives: how often the topic was made so far: each time its offsets begin at 0 once more. The
-            record there is another one, unless the producer, not knowing whether it was taken
-            before, has sent it again.
+        lives: how often the topic may have been made so far. Each time its offsets begin at 0 once
+            more. The record there is another one, unless the producer, not knowing whether it was
+            taken before, has sent it again.
     """
 
     def __init__(
@@ -430,6 +430,7 @@ class TopicProgram:
     async def begin(self, replication_factor: int = 1) -> None:
         """Make the topic for the first time."""
         self._replication_factor = replication_factor
+        self.lives = 1
         with self._machine.life():
             async with self._machine.admin() as admin:
                 await self._create(admin)
@@ -444,6 +445,7 @@ class TopicProgram:
         self._is_settled = True
 
     async def _renew(self, admin: Admin) -> None:
+        self.lives += 1  # whoever makes it: a producer that goes on may be the first
         await self._until_done(lambda: admin.delete_topics([self.topic]))
         if self._machine.rng.random() < 0.5:
             await self._machine.pause(3.0)
@@ -452,7 +454,6 @@ class TopicProgram:
     async def _create(self, admin: Admin) -> None:
         count = self._machine.rng.randint(1, self._most_partitions)
         new = NewTopic(self.topic, count, self._replication_factor)
-        self.lives += 1  # before it is answered: others may see it first
         await self._until_done(lambda: admin.create_topics([new]))
         self._machine.note(f"{self.topic} is made, life {self.lives}, {count} partitions")
 

@@ -58,13 +58,19 @@ class Context:
         until: int | None = None,
         answer: FetchAnswer | None = None,
         epoch: int = 3,
+        last_epoch: int | None = None,
     ) -> None:
-        """An answer with batches from and to these offsets arrives."""
+        """An answer with batches from and to these offsets arrives.
+
+        Args:
+            last_epoch: of what is behind them, up to `until`; None: the same.
+        """
         state = self.of(of)
         batches = [self.batch(first, last, of, epoch) for first, last in spans]
         end = until if until is not None else spans[-1][1] + 1
-        chunk = Chunk(state.fetch_offset, end, batches, answer)
-        self.state.buffer.add(state, chunk, epoch)
+        last_epoch = epoch if last_epoch is None else last_epoch
+        chunk = Chunk(state.fetch_offset, end, batches, answer, leader_epoch=last_epoch)
+        self.state.buffer.add(state, chunk)
 
     def take(self) -> tuple[int, int, int] | None:
         """Take a batch and hand it over: (partition, first offset, next offset)."""

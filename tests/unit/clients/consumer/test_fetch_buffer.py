@@ -84,6 +84,16 @@ def test_the_position_skips_what_is_never_handed_over() -> None:
     assert fetched.of().position == Position(9, 3)
 
 
+def test_the_position_behind_what_is_skipped_has_its_leader_epoch() -> None:
+    """With the epoch of the record before, a leader would say that the log ends at the marker."""
+    fetched = Fetched()
+    fetched.answer((0, 4), until=9, epoch=3, last_epoch=5)
+    assert fetched.take() == (0, 0, 5)
+    assert fetched.of().position == Position(5, 3)
+    assert fetched.taken() is None
+    assert fetched.of().position == Position(9, 5)
+
+
 def test_what_is_dropped_frees_its_memory() -> None:
     fetched = Fetched()
     fetched.answer((0, 4), answer=FetchAnswer(7, 500))
