@@ -1,9 +1,9 @@
 """What a leader checks and changes in a client's batch before it is appended (Kafka's
 LogValidator).
 
-Pure: takes the bytes and the topic's config, returns the bytes to append and their header, raises
-KafkaError with nothing changed that matters. The order of checks is Kafka's, because it decides
-which error a client sees. Only `partition_log` calls it.
+Pure: takes the bytes and the topic's config, and returns the bytes to append and their header. A
+batch that is refused (KafkaError) is left as it was. The order of checks is Kafka's, because it
+decides which error a client sees. Only `partition_log` calls it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _MAX_RECORD_ERRORS = 1000
 
 
 class RecordValidationError(KafkaError):
-    """Single records made the broker refuse the batch: (index in the batch, reason) for each."""
+    """The batch is refused because of some of its records.
+
+    `record_errors` has their indexes in the batch, and the reason for each.
+    """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -39,7 +42,7 @@ class RecordValidationError(KafkaError):
 
 
 class ValidBatch(NamedTuple):
-    """The bytes to append (others than the given ones after a recompression)."""
+    """The bytes to append (a new buffer if the batch was recompressed)."""
 
     data: bytearray | memoryview
     header: BatchHeader
@@ -51,7 +54,11 @@ def validate_client_batch(
     topic_partition: TopicPartition,
     now_ms: int,
 ) -> ValidBatch:
-    """Check the one batch of a Produce request for one partition and set its timestamps."""
+    """Check the one batch of a Produce request for one partition, and set its timestamps.
+
+    Raises:
+        KafkaError: the batch is refused; RecordValidationError: because of some of its records.
+    """
     size = len(records)
     if not size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request needs one record batch")
@@ -59,7 +66,7 @@ def validate_client_batch(
         raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
     header = parse_header(records)
     if header.size_bytes != size:
-        if header.size_bytes > size:  # not CORRUPT_MESSAGE, which its producer would repeat
+        if header.size_bytes > size:  # not CORRUPT_MESSAGE, which producers retry
             raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a Produce request may have only one batch per partition"
@@ -127,9 +134,9 @@ def _check_records(
     max_timestamp: int,
     key_errors: list[int],
 ) -> None:
-    """Report records without keys on a compacted topic and timestamps out of range.
+    """Refuse records without keys in a compacted topic, and timestamps out of range.
 
-    Only `message.timestamp.before.max.ms` needs the single records of a batch without errors.
+    A batch that seems good is decoded only if `message.timestamp.before.max.ms` is set.
     """
     latest = now_ms + config.message_timestamp_after_max_ms
     before = config.message_timestamp_before_max_ms

@@ -1,8 +1,8 @@
 """What a follower checks in the batches that its leader gave it, before they are appended.
 
-Pure: takes the bytes, returns what of them may be appended. The leader has validated the records
-themselves; here only what would break the log counts: checksums, offsets that go back, leader
-epochs that the fetch cannot know of. Only `partition_log` calls it.
+Pure: takes the bytes, and returns those that may be appended. The leader has validated the records
+themselves; here only what would break the log is checked: checksums, offsets that go back, leader
+epochs that are later than the fetch's. Only `partition_log` calls it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_follower_batches(
         leader_epoch: of the fetch; batches of later epochs are not taken (KAFKA-18723).
 
     Raises:
-        KafkaError: a bad checksum of the first batch, or offsets that do not follow the log's end.
+        KafkaError: the first batch has a bad checksum, or an offset is below the log's end.
     """
     headers: list[BatchHeader] = []
     markers: list[EndTransactionMarker | None] = []
@@ -54,7 +54,7 @@ def check_follower_batches(
             if not starts_within:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"offset {base_offset} of {topic_partition} follows {next_offset}",
+                    f"offset {base_offset} of {topic_partition} is below {next_offset}, the next",
                 )
         next_offset = header.next_offset
         headers.append(header)
@@ -69,9 +69,10 @@ def check_follower_batches(
 
 
 def _sound_headers(records: Buffer) -> Iterator[BatchHeader]:
-    """The batches up to the first damaged one: what is before it is good, and safer here.
+    """Yield the headers of the batches before the first damaged one.
 
-    The next fetch begins with the damaged one, and then it is CorruptRecordError.
+    Those are good, and safer on two disks. The next fetch begins with the damaged batch, and one
+    that comes first is a CorruptRecordError.
     """
     is_first = True
     try:

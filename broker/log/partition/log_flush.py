@@ -22,7 +22,8 @@ class LogFlush:
     """See the module.
 
     Attributes:
-        cut_count: rises with truncations and the closing: work on earlier segments is void.
+        cut_count: rises with every truncation and at the close: work that was begun on the
+            segments before no longer counts.
     """
 
     __slots__ = (
@@ -53,7 +54,7 @@ class LogFlush:
         self._move_lock = threading.Lock()  # held to move the recovery point, or to void a flush
 
     def on_cut_begins(self) -> None:
-        """The log is going to be cut: what is done with its segments now is void."""
+        """The log is going to be cut: a flush that is under way promises nothing."""
         with self._move_lock:
             self.cut_count += 1
 
@@ -105,7 +106,7 @@ class LogFlush:
                 self._snapshots.sync()
                 self._files.sync()
             except FileNotFoundError:
-                if not self.is_closed:  # else it may be deleted meanwhile
+                if not self.is_closed:  # a closed log may be deleted meanwhile
                     raise
             with self._move_lock:
                 if cut_count == self.cut_count:

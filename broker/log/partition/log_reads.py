@@ -1,4 +1,4 @@
-"""How a read of a log is answered: from the tail in memory, with bytes of a file, or their place.
+"""How a read of a log is answered: from the tail in memory, from a file, or by a slice of the file.
 
 Called by `partition_log`, which knows what may be read.
 """
@@ -17,9 +17,10 @@ class ReadLimits(NamedTuple):
 
     Attributes:
         max_bytes: of whole batches.
-        hold_bytes: more than this is only named.
-        max_offset: what is at or after it is not given.
-        min_one_batch: the first batch comes whole, whatever its size.
+        hold_bytes: up to this size the bytes are read now; more is a `FileSlice`, to be read when
+            it is sent.
+        max_offset: the read ends before it.
+        min_one_batch: the first batch is given even if it is larger than `max_bytes`.
     """
 
     max_bytes: int
@@ -36,7 +37,11 @@ def read_batches(
     log_end_offset: int,
     high_watermark: int,
 ) -> LogSlice:
-    """Read whole batches from `start_offset` on; below the high watermark nothing is cut."""
+    """Read whole batches from `start_offset` on.
+
+    Args:
+        high_watermark: below it the log is never truncated, so a slice may be sent from the file.
+    """
     max_bytes, hold_bytes, max_offset, min_one_batch = limits
     if start_offset >= max_offset:
         if start_offset == log_end_offset:

@@ -1,7 +1,7 @@
 """What is checked in batches that this broker built itself, before they are appended.
 
-Coordinators write them: nothing is checked that only clients get wrong. Sizes count, and for
-transaction markers the epochs of producers and coordinators. Only `partition_log` calls it.
+Coordinators build them, so what only clients get wrong is not checked: only sizes, the producer's
+epoch, and for transaction markers the coordinator's. Only `partition_log` calls it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_own_batches(
     transaction_version: int,
     guard: VerificationGuard | None = None,
 ) -> OwnBatches:
-    """Check batches; raises KafkaError, and changes nothing."""
+    """Check batches, and change nothing. Raises KafkaError: they are refused."""
     headers = list(iter_headers(records))
     if not headers:
         raise KafkaError(ErrorCode.INVALID_RECORD, "nothing to append")

@@ -41,7 +41,7 @@ class PartitionFiles:
         self._epochs = epochs
         self._write_lock = threading.Lock()
         self._is_closed = False
-        self._saved_epochs_version = 0  # what a cache has that was just read
+        self._saved_epochs_version = 0  # that of a cache that was just loaded
         self._unsynced_files = True
         self._unsynced_directory = True  # the name of the directory itself
 
@@ -55,12 +55,13 @@ class PartitionFiles:
             self._saved_epochs_version = version
 
     def record_epoch(self, epoch: int, base_offset: int) -> None:
-        """Take over the epoch of a batch that is in the log; recovery finds it there."""
+        """Note the leader epoch of a batch that was just appended."""
         if self._epochs.assign(epoch, base_offset):
             try:
                 self.save_epochs()
             except OSError:
-                # The batch is in the log: it counts. The next save or flush tries again.
+                # The append succeeded all the same: recovery finds the epoch in the batch. The
+                # next save or flush tries again.
                 return
 
     def save_topic_id(self, topic_id: bytes) -> None:

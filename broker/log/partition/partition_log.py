@@ -7,7 +7,7 @@ It is opened by `recovery.open_log`.
 Rules:
 1. Check, write, record: an append that is refused or fails on disk leaves the log as it was.
    Producer state, epochs, indexes and `log_end_offset` change only after the bytes are in the file.
-   Where only the flush of what is in the file fails it stays, as `log_end_offset` shows.
+   If only the flush after the write fails, the batch stays, and `log_end_offset` is behind it.
 2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
 3. `high_watermark` is what the owner last set (`update_high_watermark`); the log itself lowers it
    only when it is cut.
@@ -168,7 +168,7 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def update_high_watermark(self, offset: int) -> None:
-        """Record how far the log is committed; the caller decides that, within the log."""
+        """Set how far the log is committed; the caller decides that, and stays within the log."""
         assert self.log_start_offset <= offset <= self.log_end_offset, offset
         self.high_watermark = offset
         self.producer_state.on_high_watermark(offset)
@@ -195,7 +195,9 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Check, stamp (in place) and append; for a client exactly one batch.
+        """Check batches, give them offsets and epoch (in place), and append them.
+
+        A client's append is exactly one batch.
 
         Args:
             guard: of the verification that a transactional batch depends on.
@@ -296,7 +298,7 @@ class PartitionLog:
             last_offset
         )
         if too_large and len(headers) > 1:
-            # Larger segments at the leader, or a gap in the offsets: batch by batch.
+            # The leader's segments are larger, or the offsets have a gap: append one by one.
             for header, marker in zip(headers, markers, strict=True):
                 end = header.position + header.size_bytes
                 piece = memoryview(records)[header.position : end]
@@ -345,14 +347,14 @@ class PartitionLog:
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Close the active segment and start one at the log end (or later); snapshot producers.
 
-        OSError: the log is as before; what the disk has already taken of the roll does no harm.
+        OSError: the log is as before; files that the roll has already written do no harm.
         """
         offset = max(self.log_end_offset, base_offset or 0)
         old = self.active_segment
         if old.base_offset == offset:
             if old.size_bytes:
                 raise AssertionError(f"{old} cannot be rolled onto itself")
-            old.start_anew(now_ms)  # an empty segment with full indexes (KAFKA-6388)
+            old.restart_empty(now_ms)  # an empty segment with full indexes (KAFKA-6388)
             return old
         old.on_become_inactive()
         old.indexes.flush(sync=False)
@@ -389,7 +391,7 @@ class PartitionLog:
         max_offset: int,
         min_one_batch: bool,
     ) -> LogSlice:
-        """As `read`, but more than `hold_bytes` are only named: the sender reads them."""
+        """As `read`, but more than `hold_bytes` are a `FileSlice`, read when it is sent."""
         end = self.log_end_offset
         if not self.log_start_offset <= start_offset <= end:
             raise KafkaError(
@@ -438,13 +440,13 @@ class PartitionLog:
         try:
             self.segments.remove_after(offset)
             self.segments.active.truncate_to(offset)
-        finally:  # also if damage or the disk is in its way: the later segments may be gone
+        finally:  # also after an error: the later segments may be gone already
             self._on_cut(self._restore_producers)
         self._pending_cut.finish()
         return True
 
     def _on_cut(self, rest: Callable[[], None]) -> None:
-        """Take over where the segments end now; `rest` is what is left to be done on disk."""
+        """Set offsets and sizes by where the segments end now; `rest` is left to do on disk."""
         self._pending_cut.rest = rest
         self.active_segment = active = self.segments.active
         self.log_end_offset = end_offset = active.end_offset
@@ -472,7 +474,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything and start again at `offset` (which may be after the old end).
 
-        OSError: what is left is a beginning of the log, or an empty one elsewhere.
+        OSError: the log keeps some of its first segments, or is empty at another offset.
         """
         assert offset >= 0, offset
         self.durability.on_cut_begins()
@@ -487,9 +489,9 @@ class PartitionLog:
                 )
         finally:
             active = self.segments.active
-            is_anew = active.base_offset == active.end_offset == offset
+            is_done = active.base_offset == active.end_offset == offset
             self._on_cut(
-                partial(self.producers.forget, offset) if is_anew else self._restore_producers
+                partial(self.producers.forget, offset) if is_done else self._restore_producers
             )
         self.log_start_offset = self.high_watermark = offset
         self.leader_epochs.clear()
@@ -557,7 +559,7 @@ class PartitionLog:
         if self._pending_cut.rest is not None:
             self._pending_cut.finish()
         self._files.save_epochs()
-        if self.log_end_offset or self.durability.cut_count:  # else nothing is lost with the files
+        if self.log_end_offset or self.durability.cut_count:  # else there was never a record in it
             self.active_segment.on_become_inactive()
             self.producers.write_snapshot(self.log_end_offset, sync=True)
             for segment in self.segments:
@@ -574,7 +576,7 @@ class PartitionLog:
         self.retired.close_files()
 
     def moved(self, directory: str) -> None:
-        """Follow a rename of the partition directory."""
+        """Use the new path: the partition directory was renamed."""
         self.directory = directory
         self._files.directory = directory
         self.producers.snapshots.directory = directory

@@ -1,8 +1,8 @@
-"""What is left to do of a truncation once the segments are cut: done before the next append.
+"""The steps of a truncation that follow once the segments are cut, at the latest before an append.
 
-A disk may refuse any call half-way. The log then ends where its segments do, and nothing is written
-beyond that end while the disk still holds what contradicts it: producers' snapshots, epochs, or
-names of files that a power cut would bring back. `partition_log` owns one.
+Any of them may fail on disk. The log then ends where its segments do, and nothing is written beyond
+that end while the disk still has files that contradict it: producers' snapshots, epochs, or removed
+files whose names a power cut would bring back. `partition_log` owns one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PendingCut:
         self.rest: Callable[[], None] | None = None
 
     def finish(self) -> None:
-        """Do what is left. Raises OSError: it stays to be done."""
+        """Do what is left. OSError: it is still left to do."""
         if self.rest is None:
             return
         self.rest()

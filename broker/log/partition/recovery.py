@@ -1,19 +1,19 @@
 """Opening a partition directory: finish what a crash interrupted, check, rebuild, put together.
 
 Rules:
-1. After a clean stop files are believed, and only what proves wrong (a missing index, a tail that
-   is not a batch, an unreadable checkpoint) is rebuilt.
+1. After a clean stop the files are trusted, and only what turns out to be wrong (a missing index, a
+   tail that is not a batch, an unreadable checkpoint) is rebuilt.
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
    and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are rebuilt.
-3. Segments that are read for that have no gap between them, or what lies after it is dropped: a
-   sync that failed may have lost the end of a segment that whole ones follow. In compacted logs of
-   Apache Kafka there are gaps all the same: one is accepted below the checkpoint of the cleaner, in
-   a log that no checkpoint names (somebody put it there), and where one segment could not hold the
+3. Where offsets are missing between two segments that are read for that, the later ones are
+   dropped: a failed sync may have lost the end of a segment and nothing of those after it.
+   Compacted logs of Apache Kafka do have gaps: one is accepted below the checkpoint of the cleaner,
+   in a log that no checkpoint names (it was copied here), and where one segment could not hold the
    offsets. Ours have none: the cleaner keeps the last batch of every segment.
 4. A truncation is durable with the next flush. A power cut before that may bring back what was cut,
-   also after batches that were written since, and none of it may pass for the newer leader's: the
-   epochs of what is read are taken from the batches, and where they fall the log is cut.
+   also after batches that were written since, and none of it may count as the newer leader's: the
+   epochs are taken from the batches, and the log is cut before a batch of an earlier epoch.
 5. Opening an existing log never moves its recovery point up: a second crash checks again.
 6. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520); so are
    empty segments that are not where the log ends.
@@ -86,7 +86,8 @@ def open_log(
         topic_id: of the log that is wanted; None: whichever is found.
 
     Raises:
-        InconsistentTopicIdError: it is another topic's. OSError: the disk fails; to be tried again.
+        InconsistentTopicIdError: it is another topic's.
+        OSError: the disk failed; the call may be repeated.
     """
     with ExitStack() as on_failure:
         loader = _Loader(resources, directory, config, checkpointed, now_ms, on_failure)
@@ -106,7 +107,7 @@ def open_log(
             loader.producers.state.clear(start)
             segments = [loader.create_segment(start)]
         for segment in segments:
-            segment.unload_indexes()  # what opening looked at; an idle log needs none of it
+            segment.unload_indexes()  # those that opening loaded; an idle log needs none
         end_offset = segments[-1].end_offset
         loader.leader_epochs.truncate_from_end(end_offset)
         loader.leader_epochs.truncate_from_start(start)
@@ -292,13 +293,13 @@ class _Loader:
     def _without_empty_segments(self, segments: Sequence[Segment]) -> list[Segment]:
         """Remove the empty segments that a roll or a truncation left when the disk failed.
 
-        What is in such a one's place went on in the segment before it, perhaps beyond its base
-        offset, and reads must not look for it here.
+        Appends went on in the segment before such a one, perhaps beyond its base offset, and reads
+        must not look for them in the empty one.
         """
         kept: list[Segment] = []
         for segment in segments:
             if segment.size_bytes or (
-                segment is segments[-1] and self._begins_where_it_ends(kept, segment)
+                segment is segments[-1] and self._is_at_log_end(kept, segment)
             ):
                 kept.append(segment)
             else:
@@ -306,14 +307,14 @@ class _Loader:
                 segment.remove()
         return kept
 
-    def _begins_where_it_ends(self, before: Sequence[Segment], segment: Segment) -> bool:
+    def _is_at_log_end(self, before: Sequence[Segment], segment: Segment) -> bool:
         """Whether an empty last segment begins where the one before it ends."""
         if not before:
             return True
         try:
             end_offset = before[-1].load_end_offset()
         except CorruptRecordError:
-            return True  # what is whole of it is found out later
+            return True  # `recover` finds where it ends
         if end_offset < segment.base_offset:
             return self._may_have_gap(before[-1], segment)
         return end_offset == segment.base_offset
@@ -335,16 +336,16 @@ class _Loader:
             log_start_offset,
             end_offset,
             self._now_ms,
-            high_watermark=self._checkpointed.high_watermark or None,  # 0: it is not written down
+            high_watermark=self._checkpointed.high_watermark or None,  # 0: no checkpoint has it
         )
 
     def recover(
         self, segments: list[Segment], log_start_offset: int, clean_shutdown: bool
     ) -> list[Segment]:
         """Find the log's end and rebuild what is in doubt; return the segments that stay."""
-        first_unsure = len(segments)
+        first_doubtful = len(segments)
         if not clean_shutdown:
-            first_unsure = max(
+            first_doubtful = max(
                 0, sum(segment.base_offset <= self.recovery_point for segment in segments) - 1
             )
         else:
@@ -352,20 +353,20 @@ class _Loader:
                 segments[-1].load_end_offset()
             except KafkaError as error:
                 self._record_event(
-                    "check", segments[-1].path(LOG_SUFFIX), f"{error} after a clean stop"
+                    "checked", segments[-1].path(LOG_SUFFIX), f"{error} after a clean stop"
                 )
-                first_unsure = len(segments) - 1
+                first_doubtful = len(segments) - 1
         if self._epochs_lost:
-            self._rebuild_epochs(segments[:first_unsure])
-        if first_unsure == len(segments):
+            self._rebuild_epochs(segments[:first_doubtful])
+        if first_doubtful == len(segments):
             self._forget_snapshots_after(segments[-1].end_offset)
             self._restore_producers(segments, log_start_offset, segments[-1].end_offset)
         else:
             self.repaired = True
-            base_offset = segments[first_unsure].base_offset
+            base_offset = segments[first_doubtful].base_offset
             self.leader_epochs.truncate_from_end(base_offset)  # from there on the batches count
-            self._restore_producers(segments[:first_unsure], log_start_offset, base_offset)
-            segments = self._recover_from(segments, first_unsure)
+            self._restore_producers(segments[:first_doubtful], log_start_offset, base_offset)
+            segments = self._recover_from(segments, first_doubtful)
             self._forget_snapshots_after(segments[-1].end_offset)
         if segments[-1].end_offset < log_start_offset:
             self._record_event(
@@ -391,7 +392,7 @@ class _Loader:
             self._fs.sync_directory(self._directory)
 
     def _rebuild_epochs(self, segments: Sequence[Segment]) -> None:
-        """Read the epochs from the batches of segments that are not read for other reasons."""
+        """Take the epochs from the batches of segments that need no recovery otherwise."""
         for segment in segments:
             try:
                 for batch in segment.log_file.scan():
@@ -420,7 +421,7 @@ class _Loader:
             if reason is not None and not is_last:
                 for dropped in reversed(segments[index + 1 :]):
                     self._record_event(
-                        "dropped", dropped.path(LOG_SUFFIX), f"behind lost data: {reason}"
+                        "dropped", dropped.path(LOG_SUFFIX), f"after lost data: {reason}"
                     )
                     dropped.remove()
                 return segments[: index + 1]

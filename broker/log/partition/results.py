@@ -28,7 +28,7 @@ class LogRead(NamedTuple):
 
 
 class LogSlice(NamedTuple):
-    """Whole batches, if they are many named only, and the offset to read from next."""
+    """Whole batches, as a slice of the file if they are large, and the offset to read from next."""
 
     records: Piece
     next_offset: int

@@ -57,7 +57,7 @@ class RetiredSegments:
     def retire(self, segments: Iterable[Segment], due_ms: int) -> None:
         """Rename the files; `remove_expired` removes them from `due_ms` on.
 
-        OSError: the segments that are retired by then are kept, see `Segment.retire`.
+        OSError: those renamed so far wait for their removal all the same, see `Segment.retire`.
         """
         for segment in segments:
             try:
@@ -78,6 +78,6 @@ class RetiredSegments:
             segment.close_file()
 
     def moved(self, directory: str) -> None:
-        """Follow a rename of the partition directory."""
+        """Use the new path: the partition directory was renamed."""
         for _, segment in self._waiting:
             segment.moved(directory)

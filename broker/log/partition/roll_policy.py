@@ -20,7 +20,7 @@ class RollPolicy:
     def __init__(self, config: LogConfig, topic_partition: TopicPartition) -> None:
         self._segment_bytes = config.segment_bytes
         jitter = config.segment_jitter_ms
-        # Any spread will do, but a given log should keep its own over restarts.
+        # Any spread will do; one that comes from the name is the same after a restart.
         name = str(topic_partition).encode()
         self._roll_ms = config.roll_ms - (zlib.crc32(name) % jitter if jitter else 0)
 
@@ -33,7 +33,7 @@ class RollPolicy:
             return True
         if segment_size:
             first = segment.indexes.first_batch_timestamp
-            # By record time, so that replaying old data makes segments of old data.
+            # By the records' times, so that old records copied in are split by their own times.
             waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
             if waited > self._roll_ms:
                 return True

@@ -1,12 +1,13 @@
 """The newest batches of a log in memory, so that consumers at its end cost no file reads.
 
 Rules:
-1. It works by demand: nothing is kept until a read reaches the end of the log, and no longer than
-   the limit's worth of appends without a read that it served.
-2. It holds the batches just before the log end without a gap; whatever else changes the log's end
-   (truncation, an append as follower) clears it, as does the cleaner's swap of segments.
+1. It fills on demand: nothing is kept until a read reaches the end of the log, and all of it is
+   dropped once more bytes than its limit were appended without a read that it served.
+2. It holds the batches just before the log end without a gap; a truncation clears it, and so does
+   the cleaner's swap of segments.
 3. Batches are copied in: the buffer of a request is used again for the next one.
-4. All logs share one `TailBudget`; when that is full the log that has been filling longest loses.
+4. All logs share one `TailBudget`; when that is used up, the caches that have been filling longest
+   are emptied.
 
 `partition_log` owns one for each log.
 """
@@ -58,11 +59,11 @@ class TailCache:
         self._pieces: list[bytes] = []
         self._last_offsets: list[int] = []
         self._ends: list[int] = []  # bytes from some origin to the end of the piece
-        self._first = 0  # pieces before are dropped already
+        self._first = 0  # index of the oldest piece that is kept
         self._start_offset = -1
         self._unread_bytes = 0
         self.size_bytes = 0
-        self.wanted = False  # a reader was at the end of the log lately
+        self.wanted = False  # a reader reached the end of the log lately
 
     def append(self, data: Buffer, base_offset: int, last_offset: int) -> None:
         """Keep a copy of what was just appended to the log."""

@@ -1,7 +1,7 @@
-"""Records of a log found by their timestamps: the first one of a time, and the newest (KIP-734).
+"""Records found by timestamp: the first one at or after a time, and the latest one (KIP-734).
 
-Called by `replica/replica_reads`. A look-up begins at the entry of the time index, and
-checks the checksums of the batches that it reads: CorruptRecordError where the answer is damaged.
+Called by `replica/replica_reads`. A look-up starts from the time index, and checks the checksums of
+the batches that it reads: a damaged one is a CorruptRecordError.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _find_timestamp(
 
 
 def _find_max_timestamp(segment: Segment) -> TimestampedRecord | None:
-    """The first record with the largest timestamp that the segment's bookkeeping knows."""
+    """The first record with the largest timestamp that the segment's indexes know."""
     timestamp, offset = segment.indexes.max_timestamp_entry
     if timestamp == NO_TIMESTAMP:
         return None

@@ -1,10 +1,10 @@
-"""Where the batches of a segment lie that a read or a truncation asks for.
+"""Where in a segment the batches lie that a read or a truncation asks for.
 
 Rules:
 1. Headers alone are read, from the position of the last index entry before the offset, under the
    rules of `batch_search`.
-2. Where the batch after one that was read starts is remembered for the readers that go on, and
-   forgotten when the log is cut.
+2. Where a read ended is remembered for the reader that goes on from there, and forgotten when the
+   log is cut.
 
 `segment` owns one.
 """
@@ -35,7 +35,11 @@ class BatchLocator:
         self._cursors: dict[int, int] = {}  # offset -> position of the batch that begins with it
 
     def find(self, offset: int) -> FoundBatch | None:
-        """The first batch that ends at or after `offset`. CorruptRecordError: damage is before."""
+        """The first batch that ends at or after `offset`; None: none does.
+
+        Raises:
+            CorruptRecordError: what lies before it is damaged.
+        """
         log_file = self._log_file
         file, end = log_file.open(), log_file.size_bytes
         cursor = self._cursors.get(offset)

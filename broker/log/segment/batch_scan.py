@@ -1,7 +1,7 @@
 """Walking the batches of a log file in big reads, for recovery, replay and searches by time.
 
-A scan trusts nothing: sizes, magic, order of offsets and, if asked, checksums; but what is damaged
-it reads once more before it says so. Used by `log_file`, and by the cleaner.
+A scan trusts nothing: it checks sizes, magic, the order of offsets and, if asked, checksums. What
+looks damaged is read once more before it is reported. Used by `log_file`, and by the cleaner.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ScannedBatch(NamedTuple):
 
 
 def stored_header(chunk: bytes, at: int) -> BatchHeader:
-    """The header of a batch in a log, where no other magic was ever written than the one we know.
+    """The header of a batch in a log, where a magic that we never write is damage.
 
     Raises:
         CorruptRecordError: it cannot be one.
@@ -94,8 +94,9 @@ def scan_batches(
     """Yield every batch in the file from `position` to `end`.
 
     Raises:
-        CorruptRecordError: a batch that is cut, out of order or (checked) damaged, also when it is
-            read a second time: logs are cut on this word. Every batch before it was yielded.
+        CorruptRecordError: a batch is incomplete, out of order or (if checked) damaged, also when
+            it is read a second time, since recovery cuts the log there. Every batch before it was
+            yielded.
     """
     next_offset = base_offset
     window = _BatchWindow(file, end, check_crc=check_crc)

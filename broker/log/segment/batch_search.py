@@ -1,12 +1,11 @@
-"""Finding a batch by its offset, and where the last one ends that may be read: by their headers.
+"""Searches by the headers of batches: the batch of an offset, and the end of what may be read.
 
 Nothing vouches for a header until the batch's checksum is computed, and a disk may give back other
-bits than were written. A wrong length or offset must not make a reader pass over records without a
-word, hence the rules
-1. A search for an offset that is a batch's first is believed: whoever reads that batch checks it.
-2. An offset within a batch or between two of them is believed only when the checksum of the batch
-   in question is right.
-3. A header that cannot be is `CorruptRecordError`, never an end of the segment.
+bits than were written. A wrong length or offset must not make a reader skip records silently, hence
+these rules:
+1. If the offset is the first of a batch, the header is trusted: whoever reads that batch checks it.
+2. If it is within a batch or between two of them, the checksum of the batch in question is checked.
+3. An impossible header is a `CorruptRecordError`, never the end of the segment.
 
 Pure but for reading the file; only `batch_locator` calls it.
 """
@@ -109,9 +108,10 @@ def end_of_batches(
     """Find where the last whole batch ends that fits before `limit` and is below `max_offset`.
 
     Args:
-        first: where a batch begins that does.
-        known: where an index says that a batch begins which follows such ones; may be before.
-        end: of the segment.
+        first: where the first such batch begins.
+        known: where a batch begins according to an index, with only such batches before it; it is
+            ignored if that is not after `first`.
+        end: of the segment, in bytes.
     """
     window = _HeaderWindow(file, end)
     position = first
@@ -144,7 +144,7 @@ class _HeaderWindow:
         self._data = b""
 
     def has(self, position: int) -> bool:
-        """Is a whole header there?  It is in memory then."""
+        """Whether a whole header is there; then it is in memory, too."""
         at = position - self._start
         if not 0 <= at <= len(self._data) - _WALK_BYTES:
             size = min(_WINDOW_BYTES, self._end - position)

@@ -1,14 +1,14 @@
-"""Parts of a segment's file that answers name instead of holding them: `FileSlice`.
+"""Parts of a segment's file that answers refer to instead of holding their bytes: `FileSlice`.
 
 Rules:
-1. What a slice gives is what lay there when it was made. Appends change nothing; a truncation ends
-   the slices that it reaches into, the file's closing ends all of them.
+1. A slice gives the bytes that were there when it was made. Appends change nothing; a truncation
+   makes the slices invalid that it reaches into, and closing the file makes all of them invalid.
 2. A file that is renamed or deleted gives its bytes until it is closed.
 3. Bytes that a truncation may reach (above the high watermark) are read, not sent from the file:
-   a socket would keep the file's own memory, and what is written there later would leave with it.
+   a socket refers to the page cache of the file, and would send what is written there later.
 
-`segment` makes them, and notes in `FileCuts` what ends them. They are used on the event loop; only
-`load` and what `loading_ahead` gives run in threads.
+`log_file` makes them, and notes in `FileCuts` what makes them invalid. They are used on the event
+loop; only `load` and what `loading_ahead` returns run in threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraftrio.broker.log.files import File
 from kraftrio.wire.stored_bytes import StoredBytes, StoredBytesGone
 
 FileCuts: TypeAlias = list[int]
-"""Where a file was cut so far, one after the other; a file that is closed is cut at 0."""
+"""The positions at which a file was cut so far, in order; a file that is closed is cut at 0."""
 
 
 class FileSlice(StoredBytes):

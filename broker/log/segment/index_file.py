@@ -54,21 +54,21 @@ class IndexFile:
         self._loaded = new
         self._discarded = False
 
-    # What a subclass answers.
+    # What a subclass implements.
 
     def _count(self) -> int:
-        raise AssertionError("subclass answers")
+        raise AssertionError("the subclass implements it")
 
     def _parse(self, data: bytes) -> None:
         """Take the entries; raise CorruptIndexError when they do not rise."""
-        raise AssertionError("subclass answers")
+        raise AssertionError("the subclass implements it")
 
     def _pack(self, start: int, end: int) -> bytes:
-        raise AssertionError("subclass answers")
+        raise AssertionError("the subclass implements it")
 
     def _cut(self, count: int) -> None:
         """Keep the first `count` entries in memory."""
-        raise AssertionError("subclass answers")
+        raise AssertionError("the subclass implements it")
 
     # Shared behaviour.
 
@@ -179,6 +179,6 @@ class IndexFile:
             self._discarded = True
 
     def renamed(self, path: str) -> None:
-        """Follow a rename of the file."""
+        """Use the new path: the file was renamed."""
         with self._lock:
             self.path = path

@@ -6,7 +6,7 @@ Rules:
 2. What lies beyond `size_bytes` is garbage.
 3. It is opened on first use and stays open until `close`, which is for good: whoever still holds it
    gets EBADF, not a file opened again under a name that may be another segment's.
-4. A slice that was handed out gives what it names, or nothing (see `file_slice`).
+4. A slice that was handed out gives the bytes it was made for, or raises (see `file_slice`).
 5. Reads use `pread`: they may run in a worker thread as long as nobody truncates meanwhile. `sync`
    may run in one at any time.
 
@@ -84,7 +84,7 @@ class LogFile:
             return self._file
 
     def make(self) -> None:
-        """Make an empty file; what lies under its name is cut to nothing."""
+        """Make an empty file; one that exists is emptied."""
         file = self.open(create=True)
         if file.size_bytes():
             file.truncate(0)
@@ -96,7 +96,7 @@ class LogFile:
     # -- writing --------------------------------------------------------------------------------
 
     def prepare_append(self) -> None:
-        """Do what could fail before a write: open the file, cut what a failed one left."""
+        """Do what may fail before a write: open the file, and cut off what a failed write left."""
         self.open()
         self.cut_torn_tail()
 
@@ -119,13 +119,13 @@ class LogFile:
         self.end_offset = end_offset
 
     def cut_torn_tail(self) -> None:
-        """Let the file end with its last batch, whatever a write that failed left."""
+        """Cut off what a failed write left after the last batch."""
         if self._is_torn:
             self.open().truncate(self.size_bytes)
             self._is_torn = False
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut the file where a batch begins; the slices that reach beyond end."""
+        """Cut the file where a batch begins; slices that reach beyond it become invalid."""
         self._cuts.append(position)
         self.open().truncate(position)
         self.size_bytes = position
@@ -169,7 +169,7 @@ class LogFile:
         self._is_unsynced = False
 
     def close(self) -> None:
-        """Close for good; all slices end."""
+        """Close for good; all slices become invalid."""
         self._is_closed = True
         self._cuts.append(0)
         with _open_lock:

@@ -5,7 +5,7 @@
 <20 digits>.timeindex     timestamps to offsets
 <20 digits>.txnindex      aborted transactions, if there are any
 <20 digits>.snapshot      the producers as they were before that offset
-....cleaned, ....swap     a compacted copy in the making, and one that takes its place
+....cleaned, ....swap     a compacted copy being written, and one being put into its place
 ....deleted               out of use, and removed after file.delete.delay.ms
 """
 
@@ -41,7 +41,7 @@ class SegmentNames:
     """The paths of a segment's files, which change when it, or its log, is renamed.
 
     Attributes:
-        suffix: after every name: "", or what the segment is besides being one in use.
+        suffix: after every name: "" for a segment in use, else `.cleaned`, `.swap` or `.deleted`.
     """
 
     __slots__ = ("base_offset", "directory", "suffix")

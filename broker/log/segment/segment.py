@@ -71,7 +71,7 @@ class Segment:
         self.created_ms = created_ms
         self.is_removed = False
         self._append_ready = False
-        # As the name of a segment that was found may be in the page cache only (kill -9).
+        # The name of a segment that was found may be in the page cache only (after kill -9).
         self._names_unsynced = True
 
     @classmethod
@@ -85,7 +85,7 @@ class Segment:
         *,
         suffix: str = "",
     ) -> Segment:
-        """Start an empty segment; whatever lies under its names is cut to nothing."""
+        """Start an empty segment; files that exist under its names are emptied."""
         names = SegmentNames(directory, base_offset, suffix)
         segment = cls(
             fs, names, config, size_bytes=0, end_offset=base_offset, created_ms=now_ms, is_new=True
@@ -101,7 +101,7 @@ class Segment:
     def _remove_what_was_made(self) -> None:
         try:
             self.remove()
-        except OSError as error:  # the next start does
+        except OSError as error:  # the next start removes it
             _logger.warning("cannot remove %s yet: %s", self.log_file.path, error)
         finally:
             self.close_file()
@@ -237,8 +237,8 @@ class Segment:
         if self.size_bytes:
             self.indexes.finish()
 
-    def start_anew(self, now_ms: int) -> None:
-        """Begin an empty segment again, with empty indexes."""
+    def restart_empty(self, now_ms: int) -> None:
+        """Start an empty segment again, with empty indexes and a new time of creation."""
         assert not self.size_bytes, self
         self.indexes.reset()
         self.created_ms = now_ms
@@ -271,12 +271,12 @@ class Segment:
         self.batches.forget()
 
     def moved(self, directory: str) -> None:
-        """Follow a rename of the directory."""
+        """Use the new path: the directory was renamed."""
         self._names.directory = directory
         self.indexes.follow_names()
 
     def retire(self) -> None:
-        """Rename the files to `.deleted`, missing ones aside: readers may go on until `remove`.
+        """Rename the files (those that exist) to `.deleted`: they can be read until `remove`.
 
         OSError: it is retired all the same unless the log itself kept its name (`is_retired`).
         """
@@ -284,11 +284,11 @@ class Segment:
 
     @property
     def is_retired(self) -> bool:
-        """Whether the log has the name of one out of use."""
+        """Whether the log file is named `.deleted`."""
         return self._names.suffix == DELETED_SUFFIX
 
     def rename_files(self, suffix: str, *, log_last: bool = False) -> None:
-        """Give the files another suffix, missing ones aside; the log goes first or last.
+        """Give the files (those that exist) another suffix; the log goes first or last.
 
         The segment has the suffix that its log has, also after an OSError.
         """

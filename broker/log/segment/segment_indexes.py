@@ -84,7 +84,7 @@ class SegmentIndexes:
         self._first_batch_timestamp: int | None = None
 
     def make_files(self) -> None:
-        """Make empty files; what lies under their names goes."""
+        """Make empty files; ones that exist are emptied or removed."""
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             file = self._fs.open(self._names.path(kind), create=True)
             try:
@@ -143,7 +143,7 @@ class SegmentIndexes:
 
     @property
     def are_full(self) -> bool:
-        """Whether offset or time index has no place left."""
+        """Whether offset or time index has no room left."""
         index = self._offset_index
         times = self._time_index
         return (index is not None and index.is_full) or (times is not None and times.is_full)
@@ -190,7 +190,7 @@ class SegmentIndexes:
             raise CorruptIndexError(f"{offset_index.path} has offsets beyond the end of the log")
 
     def reset(self) -> None:
-        """Start to index from nothing: the caller scans the log and calls `note_batch`."""
+        """Empty the indexes: the caller scans the log and calls `note_batch`."""
         for index in self._pair():
             index.reset()
         self._bytes_since_entry = 0
@@ -206,7 +206,7 @@ class SegmentIndexes:
         self.finish()
 
     def note_batch(self, header: BatchHeader, position: int) -> None:
-        """Book a batch that lies at `position`: its timestamps, and index entries where needed."""
+        """Take in a batch that lies at `position`: its timestamps, and index entries when due."""
         max_timestamp = header.max_timestamp
         if position == 0:
             self._first_batch_timestamp = max_timestamp
@@ -229,7 +229,7 @@ class SegmentIndexes:
     # -- look-ups -------------------------------------------------------------------------------
 
     def position_before(self, offset: int) -> int:
-        """Where to begin to look for `offset`; an index that points to no batch is rebuilt."""
+        """The position from which to look for `offset`; an index that points to none is rebuilt."""
         last_offset, position = self.offsets.lookup(offset)
         if position:
             start = self._log_file.read_at(position, BASE_OFFSET_BYTES)
@@ -307,7 +307,7 @@ class SegmentIndexes:
                     self._max_timestamp = header.max_timestamp
                     self._max_timestamp_offset = header.last_offset
         except CorruptRecordError as error:
-            # The cut is made: only how old the newest record is stays a little wrong.
+            # The cut itself is made; only the largest timestamp may be too small.
             _logger.warning("damage in %s: %s", log_file.path, error)
 
     # -- the files ------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class SegmentIndexes:
             index.unload()
 
     def follow_names(self) -> None:
-        """The files get other names: later flushes go there."""
+        """Use the new paths: the files were renamed."""
         for index, kind in (
             (self._offset_index, INDEX_SUFFIX),
             (self._time_index, TIME_INDEX_SUFFIX),
