@@ -32,7 +32,7 @@ class ShareGroup:
     Attributes:
         epoch: goes up with each change that asks for a new assignment.
         metadata_hash: of the topics, as of that epoch.
-        states: of share partitions; None: none was ever asked for.
+        states: of share partitions; None: none was ever requested.
         refresh: when to look at the topics again.
     """
 
@@ -96,7 +96,7 @@ class ShareGroup:
 
     @property
     def lacks_initialized(self) -> bool:
-        """Whether members lack a partition whose state is initialized, or have one without it."""
+        """Whether the target lacks a partition whose state is initialized, or has others."""
         if self._lacks_initialized is None:
             self._lacks_initialized = self._compare_with_initialized()
         return self._lacks_initialized
@@ -115,17 +115,17 @@ class ShareGroup:
 
     @property
     def has_all_states(self) -> bool:
-        """Whether nothing was missing of the states, as they still are, at the last look."""
+        """Whether the last look at the topics missed no state, and the states are as they were."""
         return self._states is not None and self._states is self._complete_states
 
     def note_complete_states(self) -> None:
-        """A look at the topics found that each of their partitions has an initialized state."""
+        """Each partition of the subscribed topics was found to have an initialized state."""
         self._complete_states = self._states
 
     # --- changes by records ---
 
     def put(self, member: ShareMember) -> None:
-        """Add a member, or set one in the place of what it was."""
+        """Add a member, or replace it."""
         names = self._kept_names.of(member.subscribed_topic_names)
         if names is not member.subscribed_topic_names:
             member = replace(member, subscribed_topic_names=names)
@@ -138,7 +138,7 @@ class ShareGroup:
         self._count(self.members.pop(member_id, None), None)
 
     def reset(self, member_id: str) -> None:
-        """Take away what a member has, since that was deleted."""
+        """Take away a member's partitions and epoch, since the record of them was deleted."""
         member = self.members.get(member_id)
         if member is not None:
             self.members[member_id] = replace(
@@ -180,7 +180,7 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """It has no offsets, and answers fetches of them as a group that is not there."""
+        """A share group has no offsets: fetches are answered as for a group that does not exist."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:

@@ -1,7 +1,7 @@
 """The share groups of one shard: the kind of group of KIP-932, as Apache Kafka 4.3 has it.
 
-What each request comes to is decided by `heartbeats` and `states`. All of them make records; what a
-record changes is here (`rules`).
+`heartbeats` and `states` decide on requests. All of them make records; what a record changes is
+here (`rules`).
 
 Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
 """
@@ -78,7 +78,7 @@ _RETRY_MS = 500  # Kafka's: a member that could not be fenced, since the record 
 
 @dataclass(frozen=True, slots=True)
 class ShareMemberFenced(FollowUp):
-    """The records that fence a member, whose session is over, were to be stored."""
+    """Follows the append of the records that fence a member whose session is over."""
 
     key: DeadlineKey
 
@@ -131,7 +131,7 @@ class ShareGroups:
     def heartbeat_unchanged(
         self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
     ) -> ShareGroupHeartbeatResponse | None:
-        """Answer a heartbeat that changes nothing at once; None if it may change something."""
+        """Answer at once a heartbeat that changes nothing; None: it may change something."""
         return self._heartbeats.unchanged(request, client_id, client_host, now)
 
     def heartbeat(
@@ -152,7 +152,7 @@ class ShareGroups:
         """Whether a group is there, and is a share group."""
         return self.group_of(group_id) is not None
 
-    # --- the kind ---
+    # --- a kind of group ---
 
     def on_loaded(self, now: Now) -> Outcome:
         """Start the sessions of the members that were read from the log."""
@@ -177,7 +177,7 @@ class ShareGroups:
         return outcome
 
     def on_append_done(self, follow_up: FollowUp, error: ErrorCode, now: Now) -> Outcome:
-        """Ask for states, once that is stored; try again to fence a member."""
+        """Request the states that were noted; fence a member later if its records failed."""
         if isinstance(follow_up, StatesWanted):
             if error in COMMITTED:
                 self._initializer.initialize(follow_up.states)

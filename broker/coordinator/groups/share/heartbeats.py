@@ -1,8 +1,8 @@
 """Serves ShareGroupHeartbeat: members that join, subscribe, get partitions, and leave (KIP-932).
 
 A request makes records, and changes nothing else but the member's session. Partitions whose state
-nobody has asked for yet are noted as initializing; once that is stored they are asked for, and when
-their states are there the next heartbeats give them to members.
+nobody has requested yet are noted as initializing; once that is stored their states are requested,
+and when these are there the next heartbeats give the partitions to members.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _UNINITIALIZED = -1
 
 @dataclass(frozen=True, slots=True)
 class StatesWanted(FollowUp):
-    """That states are being initialized was to be stored: ask for them then."""
+    """Follows the append of the record that notes states as initializing: request them now."""
 
     states: StatesToInitialize
 
@@ -57,8 +57,8 @@ class _Update:
     """What one heartbeat adds to a group.
 
     Attributes:
-        epoch: of the group, with it.
-        topics: the names of what the group then subscribes to.
+        epoch: the group's, after the update.
+        topics: the names of the topics that the group subscribes to after the update.
     """
 
     __slots__ = ("epoch", "former", "group", "member", "records", "topics")
@@ -81,10 +81,10 @@ class ShareHeartbeats:
     def unchanged(
         self, request: Request, client_id: str, client_host: str, now: Now
     ) -> Response | None:
-        """Answer a heartbeat that changes nothing; None if it may change something.
+        """Answer a heartbeat that changes nothing; None: it may change something.
 
-        It has nothing that the member has not just said, so that it need not wait for
-        records that are not committed yet.
+        The answer has nothing that the member does not know, so it need not wait for records that
+        are not committed yet.
         """
         group = self._parts.registry.get(request.group_id)
         if not isinstance(group, ShareGroup) or request.subscribed_topic_names is not None:
@@ -136,7 +136,7 @@ class ShareHeartbeats:
         has_changed = self._bump_epoch_if_needed(update, now)
         self._assign(update, now, has_changed=has_changed)
         outcome = Outcome(records=update.records, replay=True, stable=True)
-        self._ask_for_states(update, outcome, now)
+        self._request_states(update, outcome, now)
         self._parts.prolong_session(group.group_id, member.member_id, now)
         outcome.response = self._response(request, update)
         return outcome
@@ -149,11 +149,11 @@ class ShareHeartbeats:
             group = self._parts.find_or_make(request.group_id)
         else:
             group = self._parts.find(request.group_id, "Share group")
-        most = self._parts.properties.group_share_max_size
-        if len(group.members) >= most and not group.has_member(member_id):
+        max_size = self._parts.properties.group_share_max_size
+        if len(group.members) >= max_size and not group.has_member(member_id):
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The share group has reached its maximum capacity of {most} members.",
+                f"The share group has reached its maximum capacity of {max_size} members.",
             )
         if is_joining and not group.has_member(member_id):
             return group, ShareMember(member_id)
@@ -162,7 +162,11 @@ class ShareHeartbeats:
         return group, member
 
     def _bump_epoch_if_needed(self, update: _Update, now: Now) -> bool:
-        """Store what the member is; bump the group epoch if that, or a topic, asks for it."""
+        """Record what the member is; bump the group epoch if its change, or a topic's, needs it.
+
+        Returns:
+            whether the epoch was bumped.
+        """
         group, former, member = update.group, update.former, update.member
         if member != former:
             update.records.append(member_record(group.group_id, member))
@@ -180,7 +184,7 @@ class ShareHeartbeats:
         return is_bumped
 
     def _assign(self, update: _Update, now: Now, *, has_changed: bool) -> None:
-        """Let the member have its part of the target, a new one if the epoch asks for it."""
+        """Give the member its part of the target, which is computed again for a newer epoch."""
         group, member = update.group, update.member
         target_epoch, part = group.target.epoch, group.target.of(member.member_id)
         interval_ms = self._parts.settings.number(group.group_id, "share.assignment.interval.ms")
@@ -239,8 +243,8 @@ class ShareHeartbeats:
         states = group.states or StateProgress()
         return AssignmentSpec(specs, topics, len(topic_ids) == 1, states.initialized_partitions)
 
-    def _ask_for_states(self, update: _Update, outcome: Outcome, now: Now) -> None:
-        """Note that states are being initialized; they are asked for once that is stored."""
+    def _request_states(self, update: _Update, outcome: Outcome, now: Now) -> None:
+        """Note missing states as initializing; they are requested once that is stored."""
         group_id = update.group.group_id
         states = update.group.states or StateProgress()
         missing = states.missing(
@@ -295,7 +299,7 @@ class ShareHeartbeats:
         return outcome
 
     def remove(self, group: ShareGroup, member: ShareMember) -> Outcome:
-        """Remove a member: the group comes to a new epoch."""
+        """Make the records that remove a member and bump the group epoch."""
         metadata_hash = self._parts.hashes.of_group(group.topics_with(member, None).keys())
         records = member_tombstones(group.group_id, member.member_id)
         records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
@@ -303,7 +307,7 @@ class ShareHeartbeats:
 
 
 def _check(request: Request) -> None:
-    """Raise INVALID_REQUEST for what no group would take."""
+    """Raise INVALID_REQUEST for a request that is invalid for any group."""
     reason = None
     if not request.member_id.strip():
         reason = "MemberId can't be empty."

@@ -67,7 +67,7 @@ class ShareMember:
     ) -> ShareMember:
         """The member with its part of the target, as far as it subscribes to the topics.
 
-        It comes to the epoch of the target at once: nobody has to give partitions up for it.
+        It gets the epoch of the target at once: nobody has to give up partitions for it.
         """
         if target_epoch == self.member_epoch and not has_subscription_changed:
             return self

@@ -1,4 +1,4 @@
-"""What the parts of one shard's share groups share."""
+"""What the modules for one shard's share groups have in common."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class ShareParts:
         self.deadlines.schedule(key, now.monotonic_ms + timeout_ms)
 
     def existing_topics(self, names: Iterable[str]) -> list[TopicImage]:
-        """The topics that there are, in the order of their names."""
+        """Those of the named topics that exist, in the order of their names."""
         found = map(self.metadata.image.topics_by_name.get, sorted(names))
         return [topic for topic in found if topic is not None]
 
     def topic_ids(self, names: Collection[str]) -> frozenset[bytes]:
-        """The ids of the topics that there are."""
+        """The ids of those of the named topics that exist."""
         found = map(self.metadata.image.topics_by_name.get, names)
         return frozenset(topic.topic_id for topic in found if topic is not None)
 

@@ -1,6 +1,6 @@
 """What share groups need from outside: a way to the share coordinator.
 
-The initializer (`coordinator/share_initializer`) fits; tests bring their own.
+`coordinator/share_initializer` implements it; tests bring their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StatesToInitialize(NamedTuple):
 
 
 class StateInitializer(Protocol):
-    """Has states initialized, through whatever comes in between."""
+    """Has the share coordinator initialize states."""
 
     def initialize(self, states: StatesToInitialize) -> None:
-        """Ask for states, then report how that went to the group (`states_initialized`)."""
+        """Request states; the result is reported to the group later (`states_initialized`)."""

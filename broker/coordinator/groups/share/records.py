@@ -45,7 +45,7 @@ from kraftrio.wire.messages.group_records.share import (
 )
 from kraftrio.wire.messages.group_records.values import encode_value
 
-# --- what there is ---
+# --- writing ---
 
 
 def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
@@ -163,7 +163,7 @@ def _tombstone(key: GroupRecordKey) -> CoordinatorRecord:
     return CoordinatorRecord(encode_key(key), None)
 
 
-# --- back ---
+# --- reading ---
 
 
 def with_metadata(member: ShareMember, value: ShareGroupMemberMetadataValue) -> ShareMember:

@@ -1,9 +1,9 @@
 """Which share partitions of a group have a state at the share coordinator, or are to get one.
 
 A partition is given to members once its state is initialized: its leader could not read it before.
-What is being initialized was asked for at some time, and is asked for again after a while, since
-the answer may have been lost with a coordinator. What is being deleted was to be removed at the
-share coordinator, and may be asked for again.
+What is being initialized was requested, and is requested again after a while, since the answer may
+have been lost with a coordinator. What is being deleted is to be removed at the share coordinator,
+and may be requested again.
 
 Pure values; the record ShareGroupStatePartitionMetadata holds one of them.
 """
@@ -51,7 +51,7 @@ class StateProgress:
     def missing(
         self, topics: Iterable[TopicImage], now_ms: int, retry_ms: int
     ) -> dict[bytes, TopicProgress]:
-        """The partitions of topics for which a state is to be asked for."""
+        """The partitions of topics for which a state is to be requested."""
         missing = {}
         for topic in topics:
             known = self._known(topic.topic_id, now_ms - retry_ms)
@@ -70,7 +70,7 @@ class StateProgress:
         return known
 
     def with_initializing(self, topics: Topics) -> StateProgress:
-        """The same after states were asked for; what was being deleted is not any more."""
+        """The same after states were requested; what was being deleted is not any more."""
         initializing = joined(self.initializing, topics)
         return replace(
             self, initializing=initializing, deleting=self.deleting - initializing.keys()

@@ -1,8 +1,8 @@
 """What becomes of the states of a group's share partitions: initialized, altered, deleted.
 
-The states are kept by the share coordinator, which another broker may be. So each of these has two
-steps: the group's coordinator notes what is going on, and once the share coordinator has done it,
-that it is done. Where the second step is missing a later request finds the first, and goes on.
+The states are kept by the share coordinator, which may be on another broker. So each of these has
+two steps: the group's coordinator notes what is to be done, and once the share coordinator has done
+it, that it is done. If the second step is missing, a later request finds the first and goes on.
 Every change is one record. The source is Kafka 4.3's GroupMetadataManager.
 """
 
@@ -32,14 +32,14 @@ from kraftrio.wire.messages.share_groups import (
 
 
 class Alteration(NamedTuple):
-    """What a request to alter offsets comes to: states to initialize, and the answer after that."""
+    """The result of a request to alter offsets: states to initialize, and the answer after that."""
 
     topics: list[AlterShareGroupOffsetsResponseTopic]
     states: StatesToInitialize
 
 
 class Deletion(NamedTuple):
-    """What a request to delete offsets comes to: states to delete, and what is refused."""
+    """The result of a request to delete offsets: states to delete, and what is refused."""
 
     partitions: Partitions
     refused: list[DeleteShareGroupOffsetsResponseTopic]
@@ -70,7 +70,7 @@ class ShareStates:
         return self._store(group, group.states.without_initializing(topics))
 
     def partitions(self, group_id: str) -> Partitions:
-        """The partitions whose states are initialized; none of a group that is not there."""
+        """The partitions whose states are initialized; none if the group does not exist."""
         group = self._parts.registry.find(group_id, ShareGroup)
         return {} if group is None else _progress(group).initialized_partitions
 
@@ -79,7 +79,7 @@ class ShareStates:
     def alter(
         self, group_id: str, topics: Iterable[AlterShareGroupOffsetsRequestTopic], now: Now
     ) -> Outcome:
-        """Begin to set start offsets, also of a group that is new by that.
+        """Begin to set start offsets; a group that does not exist is made.
 
         The response is an `Alteration`.
 
@@ -167,9 +167,9 @@ class ShareStates:
     # --- groups and topics that are deleted ---
 
     def begin_deletion_of_group(self, group_id: str, now: Now) -> Outcome:
-        """Begin to delete all states of a group. The response are their partitions by topic id.
+        """Begin to delete all states of a group. The response is their partitions by topic id.
 
-        Nothing is to be done for what is not a share group.
+        For a group that is no share group nothing is done.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -182,16 +182,16 @@ class ShareStates:
             return Outcome(response={})
         states = group.states
         image = self._parts.metadata.image
-        again = {
+        unfinished = {
             topic_id: TopicProgress(
                 topic.name, frozenset(range(topic.partition_count)), now.wall_ms
             )
             for topic_id in states.deleting
             if (topic := image.topic_by_id(topic_id)) is not None
         }
-        doomed = joined(joined(states.initialized, states.initializing), again)
-        outcome = self._store(group, StateProgress(deleting=frozenset(doomed)))
-        outcome.response = {topic_id: topic.partitions for topic_id, topic in doomed.items()}
+        deleting = joined(joined(states.initialized, states.initializing), unfinished)
+        outcome = self._store(group, StateProgress(deleting=frozenset(deleting)))
+        outcome.response = {topic_id: topic.partitions for topic_id, topic in deleting.items()}
         return outcome
 
     def forget_topics(self, topic_ids: Iterable[bytes]) -> list[CoordinatorRecord]:

@@ -53,7 +53,7 @@ def _partitions(
     for name in sorted(tasks):
         subtopology = configured.subtopologies.get(name)
         if subtopology is None:
-            continue  # the topics changed, and the tasks with them: the next heartbeat tells
+            continue  # the topics changed, and the tasks with them: the next heartbeat follows
         for topic in sorted(subtopology.input_topics):
             count = existing_count(topic) or 0
             partitions = [partition for partition in sorted(tasks[name]) if partition < count]

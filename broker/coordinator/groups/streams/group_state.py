@@ -1,4 +1,4 @@
-"""One streams group: what its records make of it, and what is known beside them.
+"""One streams group: what its records say, and what is known besides.
 
 The state follows from the rest:
 
@@ -9,10 +9,10 @@ The state follows from the rest:
     STABLE      all members have what the target gives them.
     DEAD        deleted; no group has it.
 
-Beside the records are: the configured topology, when topics are to be looked at again, who asked
+Not in the records are: the configured topology, when topics are to be looked at again, who asked
 the whole application to shut down, and how often the endpoints' tasks have changed. A failover
-loses them, as in Kafka: the first two are found out again, and the endpoint epoch is compared for
-being different.
+loses them, as in Kafka: the first two are determined again, and of the endpoint epoch only matters
+whether it differs from the member's.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class StreamsGroup:
             self.owners.remove(former.pending_revocation, process_id)
 
     def reset(self, member_id: str) -> None:
-        """A member has no tasks any more, and is in no epoch."""
+        """Take away a member's tasks and epoch, since the record of them was deleted."""
         member = self._members.get(member_id)
         if member is not None:
             self.put(
@@ -137,9 +137,9 @@ class StreamsGroup:
             )
 
     def is_ready_for(self, member: StreamsMember) -> bool:
-        """Whether the topics let a member run the topology that it has, as the group last looked.
+        """Whether the topics let a member run its topology, as of the group's last look at them.
 
-        A topology that was stored since then is yet to be looked at.
+        Of a topology that was stored since then it is not known yet.
         """
         topology, configured = self.topology, self.configured
         return (
@@ -231,7 +231,7 @@ class StreamsGroup:
         )
 
     def _assigned_in(self, member: StreamsMember, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which a member got the task that reads a partition; None: it has it not."""
+        """The epoch in which a member got the task that reads a partition; None: it has no such."""
         if self.topology is None:
             return None
         topic = self._topic_name(topic_id)

@@ -1,8 +1,8 @@
-"""The streams groups of one shard (KIP-1071): a kind of group, as the shard has several.
+"""The streams groups of one shard (KIP-1071): one of the shard's kinds of groups.
 
-A heartbeat makes records, which `heartbeats` decides; `replay` makes the groups of them. Here are
-the other ways in which a group changes: members leave, do not heartbeat, or do not give up what
-they should; topics change; the group is deleted.
+A heartbeat makes records, which `heartbeats` decides on; `replay` builds the groups from them. Here
+are the other ways in which a group changes: members leave, do not heartbeat, or do not give up
+their tasks in time; topics change; the group is deleted.
 
 Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`.
 """
@@ -141,7 +141,7 @@ class StreamsGroups:
         try:
             records = self._heartbeats.first_target(group, now)
         except KafkaError:
-            return Outcome()  # the next heartbeat meets the same, and is answered so
+            return Outcome()  # the next heartbeat fails in the same way, and its answer says so
         return Outcome(records=records, replay=True)
 
     # --- requests ---
@@ -149,7 +149,7 @@ class StreamsGroups:
     def heartbeat_unchanged(
         self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
     ) -> StreamsGroupHeartbeatResponse | None:
-        """Answer a heartbeat that changes nothing at once; None if it may change something."""
+        """Answer at once a heartbeat that changes nothing; None: it may change something."""
         return self._heartbeats.unchanged(request, sender, now)
 
     def heartbeat(

@@ -1,7 +1,7 @@
 """One heartbeat of a member of a streams group: what it changes, and what the member is told.
 
 In this order, as in Kafka 4.3:
-1. The group, made by whoever joins first, and the member, whose epoch must be the group's.
+1. The group, made by whoever joins first, and the member, whose epoch must be the one known.
 2. What the member says of itself; anything new bumps the group epoch.
 3. The topology, which the first member brings; others must bring the same one, or an older one.
 4. The topics: a change of those that the topology needs bumps the group epoch, too.
@@ -73,7 +73,7 @@ from kraftrio.wire.messages.streams_groups import (
 
 
 class HeartbeatResult(NamedTuple):
-    """What a heartbeat comes to: the response, and internal topics that the broker is to make."""
+    """The result of a heartbeat: the response, and internal topics that the broker is to make."""
 
     response: StreamsGroupHeartbeatResponse
     missing_topics: tuple[InternalTopic, ...] = ()
@@ -88,7 +88,7 @@ class HeartbeatSender(NamedTuple):
 
 @dataclass(slots=True)
 class _Heartbeat:
-    """One heartbeat in work."""
+    """One heartbeat that is being served."""
 
     request: StreamsGroupHeartbeatRequest
     group: StreamsGroup
@@ -99,7 +99,7 @@ class _Heartbeat:
     statuses: list[StreamsGroupHeartbeatStatus] = field(default_factory=list)
     bumps_epoch: bool = False
 
-    def tell(self, status: HeartbeatStatus, detail: str) -> None:
+    def add_status(self, status: HeartbeatStatus, detail: str) -> None:
         """Add a status to the response."""
         self.statuses.append(StreamsGroupHeartbeatStatus(status_code=status, status_detail=detail))
 
@@ -127,10 +127,10 @@ class StreamsHeartbeats:
     def unchanged(
         self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
     ) -> StreamsGroupHeartbeatResponse | None:
-        """Answer a heartbeat that changes nothing; None if it may change something.
+        """Answer a heartbeat that changes nothing; None: it may change something.
 
-        It has nothing that the member has not just said, so that it need not wait for
-        records that are not committed yet.
+        The answer has nothing that the member does not know, so it need not wait for records that
+        are not committed yet.
         """
         group = self._registry.get(request.group_id)
         if not isinstance(group, StreamsGroup) or not _says_nothing_new(request):
@@ -160,7 +160,7 @@ class StreamsHeartbeats:
             endpoint_information_epoch=group.endpoint_epoch,
         )
 
-    # --- the whole course ---
+    # --- serving in full ---
 
     def serve(
         self, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender, now: Now
@@ -172,9 +172,9 @@ class StreamsHeartbeats:
         """
         heartbeat = self._begin(request, sender, now)
         topology = self._update_topology(heartbeat)
-        configured, metadata_hash = self._look_at_topics(heartbeat, topology)
+        configured, metadata_hash = self._configure(heartbeat, topology)
         configs = self.assignment_configs(request.group_id)
-        group_epoch = self._bump_epoch(heartbeat, configured, metadata_hash, configs)
+        group_epoch = self._bump_epoch_if_needed(heartbeat, configured, metadata_hash, configs)
         if heartbeat.group.is_unused:
             self._deadlines.delay_first_assignment(request.group_id, now)
         target = self._update_target(heartbeat, group_epoch, configured, configs)
@@ -268,14 +268,14 @@ class StreamsHeartbeats:
             )
         own_epoch = heartbeat.member.metadata.topology_epoch
         if own_epoch < topology.epoch:
-            heartbeat.tell(
+            heartbeat.add_status(
                 HeartbeatStatus.STALE_TOPOLOGY,
                 f"The member's topology epoch {own_epoch} is behind "
                 f"the group's topology epoch {topology.epoch}.",
             )
         return topology
 
-    def _look_at_topics(
+    def _configure(
         self, heartbeat: _Heartbeat, topology: StreamsTopology
     ) -> tuple[ConfiguredTopology, int]:
         """Step 4: the topology with its topics, and the hash of these."""
@@ -293,14 +293,14 @@ class StreamsHeartbeats:
             group.configured = configured
         return configured, metadata_hash
 
-    def _bump_epoch(
+    def _bump_epoch_if_needed(
         self,
         heartbeat: _Heartbeat,
         configured: ConfiguredTopology,
         metadata_hash: int,
         configs: Mapping[str, str],
     ) -> int:
-        """Return the group epoch, the next one if anything that counts has changed."""
+        """Return the group epoch: the next one if the assignment may have to change."""
         group, request = heartbeat.group, heartbeat.request
         validated_epoch = -1
         if configured.is_ready:
@@ -330,7 +330,7 @@ class StreamsHeartbeats:
         """Step 5: what the member is to have."""
         group, member_id = heartbeat.group, heartbeat.request.member_id
         if self._deadlines.is_first_assignment_delayed(group.group_id):
-            heartbeat.tell(
+            heartbeat.add_status(
                 HeartbeatStatus.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured initial rebalance delay.",
             )
@@ -339,7 +339,7 @@ class StreamsHeartbeats:
             return StreamsTarget(group.target.epoch, group.target.of(member_id))
         interval_ms = self._settings.number(group.group_id, "streams.assignment.interval.ms")
         if not group.target.may_be_computed(interval_ms, heartbeat.now):
-            heartbeat.tell(
+            heartbeat.add_status(
                 HeartbeatStatus.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured assignment interval.",
             )
@@ -390,9 +390,9 @@ class StreamsHeartbeats:
             # A group that is made only now begins to count once its records are appended.
             response.endpoint_information_epoch = group.endpoint_epoch
         if configured.problem is not None:
-            heartbeat.tell(configured.problem.status, configured.problem.detail)
+            heartbeat.add_status(configured.problem.status, configured.problem.detail)
         if group.shutdown_member_id is not None:
-            heartbeat.tell(
+            heartbeat.add_status(
                 HeartbeatStatus.SHUTDOWN_APPLICATION,
                 f"Streams group member {group.shutdown_member_id} encountered a fatal error "
                 "and requested a shutdown for the entire application.",
@@ -420,25 +420,27 @@ def _says_nothing_new(request: StreamsGroupHeartbeatRequest) -> bool:
 def _updated_member(
     member: StreamsMember, request: StreamsGroupHeartbeatRequest, sender: HeartbeatSender
 ) -> StreamsMember:
-    """Return a member with what it says of itself, where it says it."""
-    said: dict[str, Any] = {"client_id": sender.client_id, "client_host": sender.client_host}
+    """Return a member with the fields that its request sets."""
+    fields: dict[str, Any] = {"client_id": sender.client_id, "client_host": sender.client_host}
     if request.rack_id is not None:
-        said["rack_id"] = request.rack_id
+        fields["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        fields["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.topology is not None:
-        said["topology_epoch"] = request.topology.epoch
+        fields["topology_epoch"] = request.topology.epoch
     if request.process_id is not None:
-        said["process_id"] = request.process_id
+        fields["process_id"] = request.process_id
     if request.client_tags is not None:
         tags = {tag.key: tag.value for tag in request.client_tags}
-        said["client_tags"] = tuple(sorted(tags.items()))
+        fields["client_tags"] = tuple(sorted(tags.items()))
     if request.user_endpoint is not None:
-        said["user_endpoint"] = UserEndpoint(request.user_endpoint.host, request.user_endpoint.port)
+        fields["user_endpoint"] = UserEndpoint(
+            request.user_endpoint.host, request.user_endpoint.port
+        )
     metadata = member.metadata
-    if all(getattr(metadata, name) == value for name, value in said.items()):
+    if all(getattr(metadata, name) == value for name, value in fields.items()):
         return member
-    return replace(member, metadata=replace(metadata, **said))
+    return replace(member, metadata=replace(metadata, **fields))
 
 
 def _task_ids(tasks: Mapping[str, Collection[int]]) -> list[StreamsGroupHeartbeatTaskIds]:

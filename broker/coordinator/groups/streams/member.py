@@ -1,4 +1,4 @@
-"""One member of a streams group, as its records have it; it never changes: changes replace it.
+"""One member of a streams group, as its records have it. Immutable: a change replaces it.
 
 What a member says of itself (`StreamsMemberMetadata`) lies in one record, what the group has given
 it in another.
@@ -30,7 +30,7 @@ class StreamsMemberState(IntEnum):
 
     @classmethod
     def from_record(cls, value: int) -> StreamsMemberState:
-        """Read a state."""
+        """The state with a record's value; UNKNOWN for values of newer versions."""
         return cls(value) if value in _VALUES else cls.UNKNOWN
 
 

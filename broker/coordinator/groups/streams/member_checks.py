@@ -26,7 +26,7 @@ def check_member_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequ
     """Refuse a member that is not in its epoch.
 
     The previous epoch passes, too, if the member has nothing but what it was given then: the
-    response that told the newer one may have been lost.
+    response with the newer one may have been lost.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH.

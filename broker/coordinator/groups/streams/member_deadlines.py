@@ -1,9 +1,9 @@
-"""When members of streams groups are taken for gone, and when a new group's first tasks are due.
+"""When members of streams groups count as gone, and when a new group's first tasks are due.
 
 A member has to heartbeat within its session, and to give up tasks within its rebalance timeout. A
 new group waits a little for more members before anybody gets a task. Deadlines of members that have
-left are harmless: they find nobody. Called by the streams groups
-of a shard, which act on what has come.
+left are harmless: they find nobody. Called by the streams groups of a shard, which act on the
+deadlines that have come.
 """
 
 from __future__ import annotations

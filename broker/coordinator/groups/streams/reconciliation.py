@@ -45,7 +45,7 @@ def reconcile(
         owned: what the member says it has; None: it did not say.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH: nobody knows where the member is.
+        KafkaError: FENCED_MEMBER_EPOCH: the member's state is unknown, and it has tasks.
     """
     if member.is_reconciled_to(target.epoch):
         return member
@@ -88,17 +88,17 @@ def _next_step(
     revoked = AssignedTasks(active.revoked, standby.revoked, warmup.revoked)
     kept = AssignedTasks(active.kept, standby.kept, warmup.kept)
     if not revoked.is_empty and (owned is None or owned.contains_any(revoked)):
-        return _moved(member, StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
+        return _in_state(member, StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
     added = AssignedTasks(active.added, standby.added, warmup.added)
     state = StreamsMemberState.STABLE
     if active.has_taken or standby.has_taken or warmup.has_taken:
         state = StreamsMemberState.UNRELEASED_TASKS
     if not added.is_empty:
         kept = kept.merge(added)
-    return _moved(member, state, target.epoch, kept, NO_ASSIGNED_TASKS)
+    return _in_state(member, state, target.epoch, kept, NO_ASSIGNED_TASKS)
 
 
-def _moved(
+def _in_state(
     member: StreamsMember,
     state: StreamsMemberState,
     epoch: int,
@@ -121,7 +121,7 @@ def _is_active_taken(owners: TaskOwners, task: tuple[str, int], process_id: str)
 
 @dataclass(frozen=True, slots=True)
 class _ActiveDifference:
-    """Active tasks to keep, to give up and to get; and whether some cannot be had yet."""
+    """Active tasks to keep, to give up and to get; and whether others have some of the wanted."""
 
     kept: dict[str, dict[int, int]]
     revoked: dict[str, dict[int, int]]

@@ -1,9 +1,9 @@
 """Applies the records of streams groups: what loading does, and what follows each append.
 
 A group begins with its first record, whichever that is: compaction leaves them in any order. It
-ends with the tombstone of its epoch. Tombstones of what is not there are passed over. A group that
-was made for offsets alone, which were read first, gives way; records of a group that is of another
-kind cannot be applied.
+ends with the tombstone of its epoch. Tombstones of what does not exist are ignored. A group that
+was only made for its offsets, since those were read first, is replaced; records of a group that is of
+another kind cannot be applied.
 """
 
 from __future__ import annotations

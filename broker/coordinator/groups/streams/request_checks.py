@@ -15,12 +15,12 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.streams_groups import StreamsGroupHeartbeatRequest
 from kraftrio.wire.topic_names import INTERNAL_TOPICS, check_topic_name
 
-_UNCHANGED = -1  # a rebalance timeout that is not told again
+_UNCHANGED = -1  # the rebalance timeout is as before
 _BLANKS = bytes(range(ord(" ") + 1)).decode()  # what Java trims
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """Refuse a request that cannot be meant, or asks for what is not served.
+    """Refuse a request that is invalid for any group, or asks for what is not served.
 
     Raises:
         KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.

@@ -28,7 +28,7 @@ from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
-"""What the assignor is given, by its name in the records."""
+"""The name of the assignor's only setting in the records."""
 
 
 def compute_target(
@@ -41,10 +41,10 @@ def compute_target(
     """Return what each member is to have: nothing while the topics do not let the topology run.
 
     Args:
-        members: the group's, as they are to be.
+        members: of the group, with changes that are not replayed yet.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR: the assignor gives up.
+        KafkaError: UNKNOWN_SERVER_ERROR: the assignor failed.
     """
     if not configured.is_ready:
         return dict.fromkeys(members, NO_TASKS)

@@ -22,7 +22,7 @@ class TaskOwners:
         self._warmup: _Standbys = {}
 
     def snapshot(self) -> tuple[object, ...]:
-        """All that there is to know, for comparisons."""
+        """A copy of everything, for comparisons."""
         return (
             dict(self._active),
             *(

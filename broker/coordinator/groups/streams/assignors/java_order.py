@@ -1,8 +1,8 @@
-"""Orders of Java's collections, where Kafka's assignor decides by them between equals.
+"""Orders of Java's collections, by which Kafka's assignor happens to choose between equals.
 
 `hash_order` is how a HashMap with string keys iterates; `LoadQueue` hands out what its
-PriorityQueue would. Both follow from what the collections do with each entry, in order. (A HashMap
-with nine or more keys in one bucket is not followed: member ids are random.)
+PriorityQueue would. Both do with each entry what the collections do. (Except for a HashMap with
+nine or more keys in one bucket, which random member ids do not lead to.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def hash_order(names: Iterable[str], expected_count: int | None = None) -> list[
     """Return distinct names in the order of a HashMap that they were put into one by one.
 
     Args:
-        expected_count: for how many the map was made; None: by default.
+        expected_count: the number of entries that the map was made for; None: the default.
     """
     distinct = list(dict.fromkeys(names))
     buckets = _DEFAULT_BUCKETS
@@ -44,7 +44,7 @@ def text_order(text: str) -> bytes:
 
 
 class LoadQueue(Generic[T]):
-    """A heap that takes the entry with the least load, of equal ones the one that Java takes.
+    """A heap that gives the entry with the least load; of equal ones the one that Java's gives.
 
     An entry's load may change only while it is taken out.
     """

@@ -43,12 +43,12 @@ class ProcessLoad:
         return task in self._tasks
 
     def give(self, member_id: str, task: Task, *, is_active: bool) -> int:
-        """Give a task to a member; returns how many that has then."""
+        """Give a task to a member; return how many tasks the member has then."""
         self._by_load = None
         return self._give(member_id, task, is_active=is_active)
 
     def give_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
-        """Give a task to whichever member has the fewest; returns how many that has then."""
+        """Give a task to the member with the fewest; return how many tasks it has then."""
         if len(self.task_counts) == 1:
             (only,) = self.task_counts
             return self._give(only, task, is_active=is_active)

@@ -23,7 +23,7 @@ class StreamsMemberSpec(NamedTuple):
 
 
 class SubtopologySpec(NamedTuple):
-    """One subtopology: it has the tasks from 0 on, with state to be kept warm or without."""
+    """One subtopology: its tasks are numbered from 0 on; stateful ones may have standbys."""
 
     task_count: int
     is_stateful: bool
@@ -49,11 +49,11 @@ TaskAssignment: TypeAlias = Mapping[str, Tasks]
 
 
 class TaskAssignorError(Exception):
-    """There is nobody to give a task to."""
+    """There are tasks, and no process to give them to."""
 
 
 class TaskAssignor(Protocol):
-    """Decides who runs which tasks; equal to Kafka's assignor of that name."""
+    """Decides who runs which tasks, as Kafka's assignor of the same name does."""
 
     @property
     def name(self) -> str: ...

@@ -1,12 +1,12 @@
-"""The assignor `sticky`: members keep what they have, as far as all get about as much (KIP-1071).
+"""The assignor `sticky`: members keep their tasks as long as all get about equally many (KIP-1071).
 
-Active tasks come first. Each goes to whoever is running it; else to a member that keeps its state
-as a standby; else to the process with the least load. The first two hold while the member has fewer
-tasks than its share. Standby tasks follow by the same steps, one for each replica, never two of a
-task in one process; where there are too few processes some are left out.
+Active tasks come first. Each goes to the member that runs it; else to one that keeps its state as a
+standby; else to the process with the least load. The first two apply only while the member has
+fewer tasks than its share. Standby tasks follow by the same steps, one for each replica, never two
+of a task in one process; where there are too few processes some are left out.
 
-A share is the even part of what is left for the members that have not had theirs yet: it is
-computed again whenever a member has taken a full one.
+A share is an even part of the tasks that are left among the members that have not had theirs yet:
+it is computed again whenever a member reaches it.
 
 Decides as Kafka 4.3 does, also between equals (`java_order`), and where that looks odd: of several
 earlier standbys one replaces the first candidate only if both its process and itself have less
@@ -68,7 +68,7 @@ class _Share:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note_given(self, task_count: int) -> None:
-        """A member has so many tasks now: its share perhaps."""
+        """A member has `task_count` tasks now, which may be its full share."""
         if task_count == self.per_member:
             self._members -= 1
             self._tasks -= task_count
@@ -131,7 +131,7 @@ class _Assignment:
 
     def _assign_active(self) -> None:
         tasks = self._tasks(only_stateful=False)
-        order = {task: place for place, task in enumerate(tasks)}
+        order = {task: index for index, task in enumerate(tasks)}
         tasks.sort(key=lambda task: task[1])  # stable: by partition, then by subtopology
         tasks = [task for task in tasks if not self._keep_active(task)]
         tasks = [task for task in tasks if not self._promote_standby(task)]
@@ -153,7 +153,7 @@ class _Assignment:
         return self._give_active(_least_loaded_of(self._standby_holders.get(task, ())), task)
 
     def _give_active(self, holder: _Holder | None, task: Task) -> bool:
-        """Give an active task to the process that knows it, unless that has its share."""
+        """Give an active task to a member that had it, unless that has its full share."""
         if holder is None or holder.task_count >= self._active_share.per_member:
             return False
         self._note_active(holder.process.give(holder.member_id, task, is_active=True))
@@ -167,7 +167,7 @@ class _Assignment:
 
     def _assign_standby(self) -> None:
         tasks = self._tasks(only_stateful=True)
-        order = {task: place for place, task in enumerate(tasks)}
+        order = {task: index for index, task in enumerate(tasks)}
         tasks.sort(key=lambda task: task[1])
         left = []
         for task in reversed(tasks):
@@ -182,7 +182,7 @@ class _Assignment:
                     break
 
     def _keep_standbys(self, task: Task) -> int:
-        """Give a task's standbys to processes that know it; return how many are still missing."""
+        """Give a task's standbys to members that had it; return how many are still missing."""
         for given in range(self._standby_count):
             if not (
                 self._give_standby(self._former_active(task), task)

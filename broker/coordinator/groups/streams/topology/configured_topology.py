@@ -1,8 +1,8 @@
 """A topology as the topics of the cluster let it run: how many tasks there are, what is missing.
 
 It follows from a group's topology and the newest metadata, and is in no record. A group is ready
-for tasks once all topics are there, with partitions that go together. The internal ones the broker
-makes by itself: `missing_topics` are as CreateTopics wants them.
+for tasks once all topics are there, with numbers of partitions that fit each other. The broker
+makes the internal ones: `missing_topics` are those that it has to create.
 
 Called by the streams groups of a shard.
 """
@@ -34,11 +34,11 @@ from kraftrio.wire.messages.streams_groups import (
     StreamsGroupDescribeTopology,
 )
 
-_CLUSTERS_DEFAULT = -1  # of replicas
+_DEFAULT_REPLICATION_FACTOR = -1  # the cluster's
 
 
 class InternalTopic(NamedTuple):
-    """A repartition or changelog topic; 0 replicas: as many as the cluster gives any topic."""
+    """A repartition or changelog topic; a replication factor of 0 is the cluster's default."""
 
     name: str
     partition_count: int
@@ -50,7 +50,7 @@ class InternalTopic(NamedTuple):
         return CreatableTopic(
             name=self.name,
             num_partitions=self.partition_count,
-            replication_factor=self.replication_factor or _CLUSTERS_DEFAULT,
+            replication_factor=self.replication_factor or _DEFAULT_REPLICATION_FACTOR,
             configs=[CreatableTopicConfig(name=name, value=value) for name, value in self.configs],
         )
 

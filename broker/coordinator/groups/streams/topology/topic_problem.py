@@ -13,7 +13,7 @@ _MAX_NAMED = 3  # topics
 
 
 class HeartbeatStatus(IntEnum):
-    """What a member is told beside its tasks, by the code on the wire."""
+    """What a member is told besides its tasks, by the code on the wire."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -38,7 +38,7 @@ class TopicProblemError(Exception):
 
     @classmethod
     def missing_source_topics(cls, topics: Sequence[str]) -> TopicProblemError:
-        """External topics do not exist, which nobody makes."""
+        """External topics do not exist; the broker does not make them."""
         return cls(
             HeartbeatStatus.MISSING_SOURCE_TOPICS, f"Source topics {summary(topics)} are missing."
         )

@@ -1,6 +1,6 @@
 """The topology of a Kafka Streams application: what its subtopologies read, write and keep.
 
-A group gets it from the first member that joins, as the record has it. Nothing here changes.
+A group gets it from the first member that joins, and stores it in a record. Immutable.
 Called by the streams groups of a shard.
 """
 
@@ -112,7 +112,7 @@ def _topic_infos(
 
 
 def check_topology(value: StreamsGroupTopologyValue) -> None:
-    """Refuse what cannot be meant.
+    """Refuse an invalid topology.
 
     Raises:
         KafkaError: STREAMS_INVALID_TOPOLOGY, STREAMS_INVALID_TOPOLOGY_EPOCH.
@@ -123,7 +123,7 @@ def check_topology(value: StreamsGroupTopologyValue) -> None:
         )
     names = [one.subtopology_id for one in value.subtopologies]
     if len(set(names)) < len(names):
-        raise _invalid("There are two subtopologies of the same id.")
+        raise _invalid("There are two subtopologies with the same id.")
     for one in value.subtopologies:
         _check_subtopology(one)
 
@@ -141,7 +141,7 @@ def _check_subtopology(subtopology: StreamsGroupTopologySubtopology) -> None:
             (group.repartition_source_topics, len(subtopology.repartition_source_topics)),
         ):
             if any(not 0 <= index < topics for index in indexes):
-                raise _invalid(f"A copartition group of subtopology {name} names no topic of it.")
+                raise _invalid(f"A copartition group of subtopology {name} names a topic it lacks.")
 
 
 def _invalid(message: str) -> KafkaError:
