@@ -195,9 +195,7 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Check batches, give them offsets and epoch (in place), and append them.
-
-        A client's append is exactly one batch.
+        """Check batches (of a client one), give them offsets and epoch in place, and append them.
 
         Args:
             guard: of the verification that a transactional batch depends on.

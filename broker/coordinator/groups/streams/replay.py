@@ -2,8 +2,8 @@
 
 A group begins with its first record, whichever that is: compaction leaves them in any order. It
 ends with the tombstone of its epoch. Tombstones of what does not exist are ignored. A group that
-was only made for its offsets, since those were read first, is replaced; records of a group that is of
-another kind cannot be applied.
+was only made for its offsets, since those were read first, is replaced; records of a group that is
+of another kind cannot be applied.
 """
 
 from __future__ import annotations
