@@ -80,7 +80,7 @@ class ShareConsumerStatistics:
     Attributes:
         assignment: the partitions that are read, as others may, too.
         waiting_records: acquired, and not handed over yet.
-        records_in_hand: handed over, and nothing was said of them.
+        records_in_hand: handed over, and not acknowledged.
         pending_acknowledgements: made by the program, and not yet sent to brokers.
         member_id: in its group.
         member_epoch: in its group; 0 and less: outside.

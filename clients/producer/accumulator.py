@@ -1,20 +1,21 @@
 """The producer's core: records become batches, and batches wait until they are sent.
 
-Owns the queues of all partitions, and leaves to others: when something is sent (`schedule`), what
-becomes of it (`outcomes`), what memory is free (`buffer_pool`), what is not decided yet
-(`incomplete`), where records without a key go (`partitioner`), the order of idempotent records
-(`sequences`) and what belongs to a transaction (`transactions`). Rules, as in Kafka's
+Owns the queues of all partitions. Other modules decide when batches are sent (`schedule`), what
+answers mean for them (`outcomes`), what memory is free (`buffer_pool`), where records without a key
+go (`partitioner`), the order of idempotent records (`sequences`) and what belongs to a transaction
+(`transactions`); `incomplete` holds the batches without a result. Rules, as in Kafka's
 RecordAccumulator and Sender:
 1. A batch may be sent when it is full, when it is older than linger_ms, or when somebody flushes or
-   waits for memory. Of each partition one batch at a time goes into a request.
+   waits for memory. A request has one batch of a partition at most.
 2. A batch holds memory from its first record until it ends. Nothing is accepted beyond
-   buffer_memory; a call that has to wait comes back when `grant` says so.
-3. What cannot be encoded fails alone.
-4. The size of a batch counts before compression; the ratio seen before says how much fits.
+   buffer_memory; a call that has to wait goes on when `BufferPool.grant` gives it memory.
+3. A batch that cannot be encoded fails alone.
+4. The size of a batch counts before compression; the compression ratio of the topic's earlier
+   batches decides how much fits.
 5. A topic that was re-created is the same topic with other partitions: what waits for a partition
    that it still has is written there, what waits for one that is gone waits for it to come back.
 
-Sans-IO: time comes in as milliseconds of a clock that never goes back; leaders come from `update`.
+Sans-IO: time comes in as milliseconds of a monotonic clock; leaders come in by `update`.
 Called by: `producer`. KIP-91, KIP-98, KIP-360, KIP-480, KIP-794, KIP-951.
 """
 
@@ -52,7 +53,7 @@ from kraftrio.wire.records.batch import BATCH_OVERHEAD
 
 
 class Accumulator:
-    """See the module's text."""
+    """See the module."""
 
     def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
         self.sequences: Sequences | None = None
@@ -72,7 +73,7 @@ class Accumulator:
         )
         self.topics: dict[str, TopicQueues] = {}
         self.wants_metadata = False  # a leader is not known, or not the right one
-        self.has_dropped = False  # `drain` has given up what cannot be encoded
+        self.has_dropped = False  # `drain` has failed a batch that cannot be encoded
         self.outcomes = BatchOutcomes(
             config,
             rng,
@@ -134,7 +135,7 @@ class Accumulator:
         return Delivery(batch, index)
 
     def queue_without_key(self, topic: TopicQueues, partition: int | None) -> PartitionQueue | None:
-        """Return where the next record without a key goes; None: the partition is not there."""
+        """Return where the next record without a key goes; None: the partition is not known."""
         if partition is None:
             return self.sticky.choose(topic)
         return topic.queues[partition] if 0 <= partition < len(topic.queues) else None
@@ -186,13 +187,13 @@ class Accumulator:
         return Delivery(batch, 0)
 
     def close_all(self) -> None:
-        """Let everything that waits be sent without lingering: somebody flushes."""
+        """Close all open batches, so that everything is sent without lingering."""
         for topic in self.topics.values():
             for queue in topic.all_queues:
                 self.schedule.close(queue)
 
     def on_memory_waiters(self, waiters: int) -> None:
-        """Somebody waits for memory, or no longer: then nothing lingers."""
+        """Set how many sends wait for memory; while some do, no batch lingers."""
         if waiters and not self.memory.waiters:
             self.close_all()
         self.memory.waiters = waiters
@@ -200,7 +201,7 @@ class Accumulator:
     # -- metadata -------------------------------------------------------------------------------
 
     def update(self, metadata: ClusterMetadata) -> None:
-        """Take over who leads which partition, and new partitions."""
+        """Apply new metadata: leaders, new partitions, topics that were re-created."""
         for topic in self.topics.values():
             described = metadata.topics.get(topic.name)
             if described is not None and described.partitions:
@@ -208,7 +209,7 @@ class Accumulator:
         self.schedule.leaders_changed()
 
     def add_topic(self, described: TopicMetadata) -> TopicQueues:
-        """Begin to accept records for a topic; it has partitions."""
+        """Begin to accept records for a topic, whose metadata has partitions."""
         topic = self.topics[described.name] = TopicQueues(described.name)
         self._update_topic(topic, described)
         return topic
@@ -239,7 +240,7 @@ class Accumulator:
     # -- sending --------------------------------------------------------------------------------
 
     def poll(self, now_ms: float) -> float:
-        """Move on with time: what lingered long enough may be sent, what is too old is given up.
+        """Do what is due: batches that lingered long enough may be sent, too old ones are given up.
 
         Returns:
             when to poll again at the latest.
@@ -295,14 +296,14 @@ class Accumulator:
         return batches
 
     def _linger(self, queue: PartitionQueue, batch: Batch) -> None:
-        """An open batch is the first of its queue: let it wait for more records."""
+        """An open batch is the first of its queue: let it linger, or be sent without linger_ms."""
         if self._config.linger_ms and not self.memory.waiters:
             self.schedule.linger(queue, batch, batch.created_ms + self._config.linger_ms)
         else:
             self.schedule.add(queue)
 
     def _take(self, queue: PartitionQueue, batch: Batch) -> bool:
-        """Take the first batch off its queue, ready to be sent; False if it cannot be encoded."""
+        """Take the first batch off its queue, and encode it; False if that is impossible."""
         if batch is queue.open:
             self.schedule.close(queue)
         queue.batches.popleft()
@@ -317,7 +318,7 @@ class Accumulator:
                     self._config.compression_level,
                     is_transactional=self.transactions is not None,
                 )
-            except Exception as error:  # whatever it is, it is of these records alone
+            except Exception as error:  # whatever it is, it concerns these records alone
                 failure = InvalidRecordError(
                     f"{batch.record_count} record(s) for {queue.topic}-{queue.partition} cannot be"
                     f" written: {error!r}"

@@ -1,11 +1,11 @@
-"""One batch of records on its way to one partition, and what becomes of each record.
+"""One batch of records on its way to one partition, and the result of each record.
 
 Owns `Batch` (records as columns while it fills, bytes once it is sent) and `Delivery`, the result
 of one record. Rules:
 1. A record adds no object of its own to a batch: values, keys and timestamps are columns. They
    become bytes when the batch is sent for the first time and are given up then.
 2. A batch ends once: delivered with a base offset, failed with an error, or split into parts, which
-   then stand for its records. Whoever waits for a record follows it into its part.
+   then hold its records. Whoever waits for a record goes on waiting for its part.
 3. Sequences may be changed while older bytes are still being sent, so bytes are never changed
    in place.
 
@@ -33,10 +33,10 @@ from kraftrio.wire.records.compression import Compression
 Headers = tuple[tuple[str, bytes | None], ...]
 
 RECORD_OVERHEAD_BYTES = 11
-"""Lengths, deltas and attributes of a record of up to 8 KiB: what is counted for each."""
+"""What is counted for lengths, deltas and attributes of each record."""
 SHORT_BYTES = 8000
 LONG_BYTES = 4
-"""What a key or value longer than SHORT_BYTES has in addition."""
+"""What is counted in addition for a key or value longer than SHORT_BYTES."""
 
 
 class RecordMetadata(NamedTuple):
@@ -55,8 +55,7 @@ class Batch:
     """Records of one partition.
 
     Args:
-        topic: and `partition`: where they go.
-        serial: its place among the batches of the partition; parts come where the whole was.
+        serial: orders the batches of a partition; parts of a split batch come where it was.
         limit_bytes: how large the records may get before they are compressed.
         reserved_bytes: how much of the producer's memory it was given.
     """
@@ -117,7 +116,7 @@ class Batch:
         self.record_count = 0  # once closed
         self.data: bytes | bytearray = b""
         self.is_closed = False  # no record is added any more
-        self.is_sent = False  # and the answer not there yet
+        self.is_sent = False  # and not answered yet
         self.attempts = 0
         self.retry_at_ms = -1.0
         self.leader_epoch = -1  # of the leader it was sent to last
@@ -128,7 +127,7 @@ class Batch:
         self.sequence_was_reset = False
         self.is_done = False
         self.error: KafkaClientError | None = None
-        self.unseen: UnseenFailure | None = None  # once it has failed, if that may be overlooked
+        self.unseen: UnseenFailure | None = None  # once it has failed outside a transaction
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.parts: list[Batch] | None = None
@@ -169,7 +168,7 @@ class Batch:
         self.headers = {}
 
     def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the batch its place in the producer's order."""
+        """Set the producer's id and epoch, and the sequence of the first record."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -179,7 +178,7 @@ class Batch:
     def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
         """Yield (timestamp, key, value, headers) of each record, also when it was encoded."""
         if self.data:
-            # Only what was encoded here is decoded here: no bound is needed.
+            # What is decoded was encoded by this process: no bound is needed.
             header = parse_header(self.data)
             for record in iter_records(self.data, header, max_decompressed_bytes=1 << 40):
                 yield record.timestamp, record.key, record.value, record.headers
@@ -189,10 +188,10 @@ class Batch:
                 yield timestamp, key, value, self.headers.get(index, ())
 
     def split(self, limit_bytes: int) -> list[Batch]:
-        """Return batches of at most `limit_bytes` each (or one record) that hold its records.
+        """Return parts of at most `limit_bytes` each (or one record) that hold its records.
 
-        They take over its age and its place in the producer's order. The batch itself is done then,
-        without a result.
+        They have its age and its place in the queue. The batch itself is done then, without a
+        result.
         """
         parts: list[Batch] = []
         part: Batch | None = None
@@ -220,13 +219,13 @@ class Batch:
     # -- the end --------------------------------------------------------------------------------
 
     def deliver(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The broker has it."""
+        """End the batch: the broker has written it."""
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self._end()
 
     def fail(self, error: KafkaClientError) -> None:
-        """It is given up."""
+        """End the batch: it is given up."""
         self.error = error
         self._end()
 
@@ -240,14 +239,14 @@ class Batch:
             callback()
 
     def raise_failure(self) -> None:
-        """Raise why a record of it was given up, if one was; all of them are decided."""
-        assert self.is_done, "the batch is not decided yet"
+        """Raise the error of a part that was given up, if one was; all must have ended."""
+        assert self.is_done, "the batch has not ended yet"
         for part in self.parts or ():
             part.raise_failure()
         self.raise_own_failure()
 
     def raise_own_failure(self) -> None:
-        """Raise why the batch itself was given up, if it was; that failure counts as seen."""
+        """Raise the batch's own error, if it was given up; that failure then counts as seen."""
         if self.error is not None:
             if self.unseen is not None:
                 self.unseen.is_seen = True
@@ -282,7 +281,7 @@ def headers_size(headers: Headers) -> int:
 
 
 class Delivery:
-    """What becomes of one record: `await delivery` waits until the broker has it.
+    """The result of one record: `await delivery` waits until the broker has written it.
 
     With acks=0 no broker answers, so it waits until this machine's socket has taken it.
     Waiting may be cancelled and repeated; the record is sent all the same.
@@ -305,24 +304,25 @@ class Delivery:
 
     @property
     def partition(self) -> int:
-        """The partition that it goes to."""
+        """The partition that the record goes to."""
         return self._batch.partition
 
     @property
     def batch(self) -> Batch:
-        """The batch that it was put into; with very many records that may be kept instead."""
+        """The batch that holds the record; for very many records it is cheaper to keep."""
         return self._batch
 
     @property
     def done(self) -> bool:
-        """Whether it is decided: written, or given up."""
+        """Whether there is a result: the record was written, or given up."""
         return self._batch.locate(self._index)[0].is_done
 
     def result(self) -> RecordMetadata:
-        """Return where the record was written; it is done.
+        """Return where the record was written, once it is `done`.
 
         Raises:
             KafkaClientError: it was given up.
+            AssertionError: it is not done.
         """
         batch, index = self._batch, self._index
         if batch.parts is not None:

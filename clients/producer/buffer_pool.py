@@ -1,6 +1,6 @@
-"""The producer's memory, `buffer_memory`: what batches hold and what is free.
+"""The producer's memory (`buffer_memory`): what batches hold and what is free.
 
-Whoever has to wait for memory gets it in order: while somebody waits nobody else takes any.
+Sends that have to wait for memory get it in order: while one waits no other takes any.
 
 Sans-IO. Called by: `accumulator`, `producer`.
 """
@@ -19,11 +19,11 @@ class BufferPool:
         self.waiters = 0  # how many wait for memory
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory if there is as much and nobody waits for it."""
+        """Take memory; False if there is not as much, or somebody waits for memory."""
         return not self.waiters and self.grant(size_bytes)
 
     def grant(self, size_bytes: int) -> bool:
-        """Take memory for the first of those that wait."""
+        """Take memory for the send that has waited longest; False if there is not as much."""
         if size_bytes > self.free_bytes:
             return False
         self.free_bytes -= size_bytes

@@ -1,7 +1,7 @@
-"""Many values at once: how many of them an open batch takes, without running Python code for each.
+"""Many values at once: how many of them fit into an open batch, without Python code for each.
 
-Owns `Values`, a list of values with what they take in a batch, summed up from the first on. Records
-that are nothing but a value and share a time become columns by slices.
+Owns `Values`, a list of values with the running total of their sizes in a batch. Records that have
+nothing but a value, and share a timestamp, are put into a batch's columns by slices.
 
 Sans-IO. Called by: `producer`.
 """
@@ -25,15 +25,15 @@ class Values:
 
     Args:
         values: at least one, all of them bytes.
-        timestamp_ms: of all of them.
+        timestamp_ms: of all of them, in wall time.
 
     Attributes:
-        next: the first that is in no batch yet.
+        next: the index of the first that is in no batch yet.
     """
 
     def __init__(self, values: Sequence[bytes], timestamp_ms: int) -> None:
         sizes = list(map(len, values))
-        # Every one may count as the longest do.
+        # An upper bound for all: each counts as much as the longest.
         self._overhead = RECORD_OVERHEAD_BYTES + (LONG_BYTES if max(sizes) > SHORT_BYTES else 0)
         self._ends = [*accumulate(sizes, initial=0)]  # where each would begin if they were joined
         self._values = values
@@ -52,21 +52,21 @@ class Values:
         return value
 
     def fill(self, batch: Batch) -> int:
-        """Put into an open batch what it takes; return how many values that is."""
+        """Put as many values as fit into an open batch; return how many."""
         start = self.next
-        most = self._taken_before(start) + batch.limit_bytes - batch.size_bytes
+        limit = self._size_before(start) + batch.limit_bytes - batch.size_bytes
         candidates = range(start, len(self._values) + 1)
-        stop = start + bisect_right(candidates, most, key=self._taken_before) - 1
+        stop = start + bisect_right(candidates, limit, key=self._size_before) - 1
         count = stop - start
         if count <= 0:
             return 0
-        batch.size_bytes += self._taken_before(stop) - self._taken_before(start)
+        batch.size_bytes += self._size_before(stop) - self._size_before(start)
         batch.values += self._values[start:stop]
         batch.keys += repeat(None, count)
         batch.timestamps += repeat(self.timestamp_ms, count)
         self.next = stop
         return count
 
-    def _taken_before(self, index: int) -> int:
-        """Return what the values before an index take in a batch."""
+    def _size_before(self, index: int) -> int:
+        """Return how many bytes the values before an index take in batches."""
         return self._ends[index] + index * self._overhead

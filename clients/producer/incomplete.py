@@ -1,4 +1,4 @@
-"""The producer's batches that are not decided yet, by age.
+"""The producer's batches that have no result yet, by age.
 
 Sans-IO. Called by: `accumulator`; `producer` waits for all of them when it flushes.
 """
@@ -25,16 +25,16 @@ class IncompleteBatches:
         return len(self._batches)
 
     def add(self, batch: Batch) -> None:
-        """Take the newest batch."""
+        """Add a batch, the newest one."""
         self._batches[batch] = None
 
     def remove(self, batch: Batch) -> None:
-        """Forget a batch that is decided."""
+        """Remove a batch that has ended."""
         del self._batches[batch]
         self._parts.pop(batch, None)
 
     def replace(self, batch: Batch, parts: list[Batch]) -> None:
-        """Take what a batch was split into in its place."""
+        """Replace a batch by the parts that it was split into."""
         self.remove(batch)
         for part in parts:
             self._batches[part] = None

@@ -5,8 +5,8 @@ Rules, as in Kafka's Sender:
    younger than delivery_timeout_ms), after a backoff that grows, and in its old place; at once if
    the partition's leader has changed. MESSAGE_TOO_LARGE splits it.
 2. A batch older than delivery_timeout_ms is given up, sent or not. Late answers are ignored.
-3. Of a transaction that failed nothing is sent any more: what waits is given up, and what is in
-   flight is not sent again (`transactions`).
+3. Nothing more of a failed transaction is sent: what waits is given up, and what is in flight is
+   not sent again (`transactions`).
 
 Sans-IO. Made by: `accumulator`. Called by: `sender`, `transaction_manager`. KIP-91, KIP-360,
 KIP-951.
@@ -65,7 +65,7 @@ class BatchOutcomes:
         return self._topics[batch.topic].all_queues[batch.partition]
 
     def on_delivered(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
-        """A broker has the batch."""
+        """A broker has written the batch."""
         queue = self._queue_of(batch)
         self._returned(queue, batch)
         if batch.is_done:
@@ -129,7 +129,7 @@ class BatchOutcomes:
         return self._sequences.may_retry(queue.sequence, batch, code, log_start_offset)
 
     def _retry(self, queue: PartitionQueue, batch: Batch, code: ErrorCode, now_ms: float) -> None:
-        # The transaction before is still being ended, which is a matter of milliseconds.
+        # The previous transaction is still being ended, which takes milliseconds.
         is_brief = code == ErrorCode.CONCURRENT_TRANSACTIONS
         backoff = self._short_backoff if is_brief else self._backoff
         backoff_ms = backoff.jittered(batch.attempts, self._rng)
@@ -140,7 +140,7 @@ class BatchOutcomes:
         self._schedule.add(queue)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Make batches that a broker takes of one that is too large for it."""
+        """Split a batch that is too large for the broker into parts that are put back."""
         size_bytes = batch.size_bytes
         limit_bytes = min(self._config.batch_size, size_bytes // 2 + BATCH_OVERHEAD)
         queue.topic_queues.ratio = max(1.0, len(batch.data) / size_bytes)
@@ -163,10 +163,10 @@ class BatchOutcomes:
     def fail(
         self, queue: PartitionQueue, batch: Batch, error: KafkaClientError, *, refused: bool
     ) -> None:
-        """Decide that a batch is not written.
+        """Fail a batch.
 
         Args:
-            refused: by a broker for good, so that its sequence numbers are free again.
+            refused: a broker has refused it for good, so its sequences were not used.
         """
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_failed(queue.sequence, batch, refused=refused)
@@ -177,7 +177,7 @@ class BatchOutcomes:
 
     def _end(self, batch: Batch, error: KafkaClientError) -> None:
         self.failed_records += batch.record_count
-        if self._transactions is None:  # which reports all of its records
+        if self._transactions is None:  # a transaction reports the failure itself
             where = f"{batch.topic}-{batch.partition}"
             batch.unseen = UnseenFailure(where, batch.record_count, error)
         batch.fail(error)
@@ -188,7 +188,7 @@ class BatchOutcomes:
             self._give_up(batch)
 
     def _take_out(self, batch: Batch) -> PartitionQueue:
-        """Let a batch wait no more, if it does; return its queue."""
+        """Take a batch out of its queue, if it waits there; return the queue."""
         queue = self._queue_of(batch)
         if batch is queue.open:
             self._schedule.close(queue)
@@ -208,7 +208,7 @@ class BatchOutcomes:
         self.fail(queue, batch, error, refused=False)
 
     def give_up_waiting(self, error: KafkaClientError) -> None:
-        """Give up what is not in flight: the transaction is not to be committed."""
+        """Give up what is not in flight: the transaction will not be committed."""
         self._drop([batch for batch in self._incomplete if not batch.is_sent], error)
 
     def give_up_all(self, error: KafkaClientError) -> None:
@@ -220,7 +220,7 @@ class BatchOutcomes:
             self.fail(self._take_out(batch), batch, error, refused=False)
 
     def abort(self, error: KafkaClientError) -> None:
-        """Give up everything: the producer ends."""
+        """Give up everything: the producer is closed, or can never send."""
         for batch in list(self._incomplete):
             queue = self._queue_of(batch)
             if batch is queue.open:

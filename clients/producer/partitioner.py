@@ -2,11 +2,11 @@
 
 Rules:
 1. A key belongs to a partition: murmur2 of the key, made positive, modulo the number of partitions.
-2. Records without a key stay with one partition until a batch's worth of bytes went there, then
-   another is drawn (KIP-794): among those that have a leader, or any if none has. With adaptive
-   partitioning the chance of a partition falls with the number of batches waiting for it.
+2. Records without a key go to one partition until it has got batch_size bytes; then another one is
+   drawn (KIP-794), among those that have a leader, or among all if none has. With adaptive
+   partitioning a partition is the less likely, the more batches wait for it.
 
-Sans-IO; chance is injected. Called by: `accumulator`; `sender` names brokers to avoid.
+Sans-IO; randomness is injected. Called by: `accumulator`; `sender` names brokers to avoid.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class StickyPartitioner:
     """
 
     def __init__(self, batch_size: int, *, is_adaptive: bool, rng: random.Random) -> None:
-        self.slow_nodes: set[int] = set()  # that took nothing for partitioner_availability_timeout
+        # Brokers that could be sent nothing for partitioner_availability_timeout_ms.
+        self.slow_nodes: set[int] = set()
         self._batch_size = batch_size
         self._is_adaptive = is_adaptive
         self._rng = rng

@@ -5,8 +5,8 @@ Owns what programs call; the core is `accumulator`, the task behind it `sender`.
    It waits only while the topic is not known yet or the buffer is full, max_block_ms at most.
 2. A `send` that is cancelled or raises has accepted nothing; one that returns has accepted the
    record, which is then delivered or given up, and its `Delivery` says which.
-3. Leaving `async with` waits until every record is decided. Leaving it cancelled gives up what is
-   not written yet: its deliveries raise `ClosedError`.
+3. Leaving `async with` waits until every record is written or given up. Leaving it cancelled gives
+   up what is not written yet: its deliveries raise `ClosedError`.
 4. A program that only sends lets other tasks run at least every _YIELD_BYTES.
 5. With a transactional_id records are accepted in a transaction only (`transaction`); entering
    `async with` fences every other producer of that id, and leaving it aborts what is open.
@@ -99,10 +99,10 @@ class Producer(Generic[K, V]):
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
-        key_serializer: what makes bytes of a key; None: it is bytes. See `serialization`.
+        key_serializer: makes bytes of a key; None: keys are bytes. See `serialization`.
         value_serializer: the same for values.
-        network: where sockets come from, instead of the system's.
-        rng: chance, for tests that need it repeatable.
+        network: makes connections, instead of the system's sockets.
+        rng: source of randomness, for tests that must be repeatable.
         settings: see `ProducerConfig`.
 
     Raises:
@@ -137,9 +137,8 @@ class Producer(Generic[K, V]):
         self._sender: Sender | None = None
         self._transactions: TransactionManager | None = None
         self._is_open = False
-        self._is_plain = (
-            False  # open, and without a partitioner or serializers of the program's own
-        )
+        # Open, and without a partitioner or serializers of the program's own.
+        self._is_plain = False
         self._yield_at = 0
         self._waiters: deque[_MemoryWaiter] = deque()
 
@@ -205,11 +204,11 @@ class Producer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: Moment | None = None,
     ) -> Delivery:
-        """Accept a record to be sent, and return what will say where it was written.
+        """Accept a record to be sent, and return the `Delivery` that will say where it was written.
 
         Args:
-            headers: a dict, or pairs where a name comes twice.
-            partition: None: that of the key, or one of the partitioner's choice.
+            headers: a dict, or pairs if a name comes twice.
+            partition: None: that of the key, or one that the partitioner chooses.
             timestamp_ms: milliseconds since 1970, or a datetime with a time zone; None: now.
 
         Raises:
@@ -294,14 +293,14 @@ class Producer(Generic[K, V]):
     ) -> list[Batch]:
         """Accept records that have nothing but a value, faster than one by one.
 
-        What is cancelled may have accepted some of them, the first ones.
+        A call that is cancelled may have accepted the first ones.
 
         Args:
-            partition: None: as of the partitioner's choice, a batch at a time.
+            partition: None: the partitioner chooses one for each batch.
 
         Returns:
-            the batches they were put into; `wait_batch` waits for one, `Batch.raise_failure` tells
-            why a record of it was given up.
+            the batches they were put into; `wait_batch` waits for one, `Batch.raise_failure` raises
+            the error if a record of it was given up.
 
         Raises:
             TimedOutError, BufferExhaustedError, ...: as `send`; the first values may be accepted.
@@ -353,7 +352,7 @@ class Producer(Generic[K, V]):
         partition: int | None,
         timestamp_ms: Moment | None,
     ) -> Delivery:
-        """As `send`, with everything looked at."""
+        """As `send`, with all arguments checked and converted."""
         if not self._is_open:
             raise ClosedError("the producer is not open")
         topic = text("topic", topic)
@@ -385,7 +384,8 @@ class Producer(Generic[K, V]):
         """Return a key or value as bytes.
 
         Raises:
-            TypeError: it is not bytes, nor made bytes by the serializer; or what that raises.
+            TypeError: it is not bytes, and the serializer did not make it bytes.
+            Exception: whatever the serializer raises.
         """
         if given is None or serializer is None:
             return content(name, given)
@@ -412,7 +412,7 @@ class Producer(Generic[K, V]):
         assert self._cluster is not None
         timeout_s = self.config.max_block_ms / 1000
         described = await self._cluster.topic(topic, timeout_s=timeout_s)
-        # Somebody else may have waited for it, too.
+        # Another task may have added it meanwhile.
         return self._topics.get(topic) or self._core.add_topic(described)
 
     async def _wait_partition(self, known: TopicQueues, partition: int) -> None:
@@ -450,7 +450,7 @@ class Producer(Generic[K, V]):
             await self._wait_memory(memory_bytes)
             if transactions is not None:
                 self._check_still_open(transactions, number, memory_bytes)
-            # Somebody else may have opened a batch meanwhile.
+            # Another task may have opened a batch meanwhile.
             accepted = core.append(known, partition, key, value, headers, timestamp_ms)
             if isinstance(accepted, Delivery):
                 self._memory.release(memory_bytes)
@@ -500,7 +500,7 @@ class Producer(Generic[K, V]):
     # -- memory ---------------------------------------------------------------------------------
 
     async def _wait_memory(self, size_bytes: int) -> None:
-        """Wait until the memory is ours, in the order of those who wait."""
+        """Wait for memory, in the order of the calls, and take it."""
         waiter = _MemoryWaiter(size_bytes)
         self._waiters.append(waiter)
         self._core.on_memory_waiters(len(self._waiters))
@@ -528,7 +528,7 @@ class Producer(Generic[K, V]):
             raise ClosedError("the producer is not open")
 
     def _grant_memory(self) -> None:
-        """Give what is free to those who wait for it, the first first."""
+        """Give free memory to the sends that wait for it, in their order."""
         waiters = self._waiters
         while waiters and self._memory.grant(waiters[0].size_bytes):
             waiter = waiters.popleft()
@@ -538,9 +538,9 @@ class Producer(Generic[K, V]):
     # -- flushing -------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send all that was accepted until now without lingering, and wait until it is decided.
+        """Send all that was accepted so far without lingering, and wait until it is written.
 
-        It raises nothing for records that were given up: their deliveries do.
+        For records that are given up instead their deliveries raise, not this call.
         """
         if not self._is_open:
             raise ClosedError("the producer is not open")

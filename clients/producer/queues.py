@@ -1,8 +1,8 @@
-"""What waits for the partitions of each topic.
+"""The batches that wait for the partitions of each topic.
 
 Owns `PartitionQueue` and `TopicQueues`. Rules:
-1. A queue holds the batches that wait, the oldest first; one that is sent comes back only to be
-   sent again, to its old place. The last of them may take more records (`open`).
+1. A queue holds the batches that wait, the oldest first; one that was sent comes back only to be
+   sent again, to its old place. The last one may take more records (`open`).
 2. A topic that was re-created is the same topic with other partitions: queues are never dropped,
    since what waits for a partition that is gone waits for it to come back.
 
@@ -25,11 +25,11 @@ NO_LEADER: Final = -1
 _RATIO_STEP_DOWN: Final = 0.005
 _RATIO_STEP_UP: Final = 0.05
 _LEAST_RATIO: Final = 0.05
-_RATIO_MARGIN: Final = 1.05  # better a little smaller than wanted
+_RATIO_MARGIN: Final = 1.05  # so that a batch is rather too small than too large
 
 
 class PartitionQueue:
-    """What waits for one partition, and who leads it."""
+    """The batches that wait for one partition, and its leader."""
 
     __slots__ = (
         "batches",
@@ -60,7 +60,7 @@ class PartitionQueue:
         return self.partition >= len(self.topic_queues.queues)
 
     def put_back(self, batch: Batch) -> None:
-        """Put a batch to where it was among those that wait."""
+        """Put a batch back to its old place among those that wait."""
         waiting = self.batches
         index = 0
         while index < len(waiting) and waiting[index].serial < batch.serial:
@@ -69,7 +69,7 @@ class PartitionQueue:
 
 
 class TopicQueues:
-    """The partitions of one topic and what its records without a key go by."""
+    """The partitions of one topic, and the one that records without a key go to now (`sticky`)."""
 
     __slots__ = (
         "all_queues",
@@ -85,15 +85,15 @@ class TopicQueues:
     def __init__(self, name: str) -> None:
         self.name = name
         self.topic_id = ZERO_UUID
-        self.used_ms = 0.0  # when it was last said that it is in use
+        self.used_ms = 0.0  # when the cluster was last told that it is in use
         self.queues: list[PartitionQueue] = []  # of the partitions it has
         self.all_queues: list[PartitionQueue] = []  # and of those it had before it was re-created
         self.sticky: PartitionQueue | None = None
-        self.sticky_bytes = 0  # that went there
-        self.ratio = 1.0  # compressed to uncompressed, as expected
+        self.sticky_bytes = 0  # that went to `sticky` so far
+        self.ratio = 1.0  # the expected ratio of compressed to uncompressed bytes
 
     def resize(self, partition_count: int) -> None:
-        """Have so many partitions."""
+        """Set the number of partitions."""
         if partition_count == len(self.queues):
             return
         for index in range(len(self.all_queues), partition_count):
@@ -103,13 +103,13 @@ class TopicQueues:
             self.sticky = None
 
     def batch_limit(self, batch_size: int, compression: Compression) -> int:
-        """Return how large records may get to be a batch of this size once compressed."""
+        """Return how many bytes of records will be a batch of this size once compressed."""
         if compression is Compression.NONE:
             return batch_size
         return int(batch_size / max(self.ratio * _RATIO_MARGIN, _LEAST_RATIO))
 
     def learn_ratio(self, seen: float) -> None:
-        """Follow the compression ratio of a batch."""
+        """Adjust the expected ratio to that of a batch."""
         if seen > self.ratio:
             self.ratio = max(self.ratio + _RATIO_STEP_UP, seen)
         else:

@@ -1,7 +1,7 @@
 """When the batches of each partition may be sent: at once, after lingering, after a back-off.
 
 Owns, for each leader, the partitions that something may be sent to, and the times at which others
-join them. A partition is listed once, whatever waits for it; `accumulator` looks at its queue.
+join them. A partition is listed once, however many batches wait for it.
 
 Sans-IO: time comes in as milliseconds. Called by: `accumulator`, `outcomes`; read by `producer`
 and `sender`.
@@ -21,10 +21,10 @@ class SendSchedule:
     """What may be sent where, and from when on."""
 
     def __init__(self) -> None:
-        self.wants_sender = False  # something may be sent since it was looked at last
+        self.wants_sender = False  # something was added since `nodes` was called last
         self.closed_bytes = 0  # of all batches that were closed
         self._sendable: dict[int, dict[PartitionQueue, None]] = {}  # by leader
-        self._numbers = count()  # order what is due at the same time
+        self._numbers = count()  # for the order of what is due at the same time
         self._lingering: list[tuple[float, int, PartitionQueue, Batch]] = []
         self._backing_off: list[tuple[float, int, PartitionQueue, Batch]] = []
 
@@ -49,7 +49,7 @@ class SendSchedule:
         self.add(queue)
 
     def queues(self, node_id: int) -> dict[PartitionQueue, None] | None:
-        """The partitions of a leader that something may be sent to; the caller takes them out."""
+        """The partitions of a leader that something may be sent to; the caller removes them."""
         return self._sendable.get(node_id)
 
     def nodes(self) -> list[int]:
@@ -63,7 +63,7 @@ class SendSchedule:
         return bool(self._sendable.get(NO_LEADER))
 
     def leaders_changed(self) -> None:
-        """Sort the partitions by their leaders again; a new leader is asked at once."""
+        """List the partitions by their present leaders; back-offs end where the leader is new."""
         waiting = [queue for queues in self._sendable.values() for queue in queues]
         self._sendable.clear()
         for queue in waiting:
@@ -79,7 +79,7 @@ class SendSchedule:
         heappush(self._lingering, (due_ms, next(self._numbers), queue, batch))
 
     def back_off(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Let a batch that failed wait until its `retry_at_ms`, whoever looks at the queue."""
+        """List the partition of a failed batch again at the batch's `retry_at_ms`."""
         heappush(self._backing_off, (batch.retry_at_ms, next(self._numbers), queue, batch))
 
     def end_lingering(self, now_ms: float) -> list[PartitionQueue]:
@@ -104,6 +104,6 @@ class SendSchedule:
 
     @property
     def next_due_ms(self) -> float:
-        """When the next batch has waited long enough: draining may bring one closer."""
+        """When the next lingering or back-off ends; `drain` may add an earlier one."""
         next_ms = self._lingering[0][0] if self._lingering else inf
         return min(next_ms, self._backing_off[0][0]) if self._backing_off else next_ms

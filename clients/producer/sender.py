@@ -1,14 +1,14 @@
-"""The producer's way out: sends what its core says may go, and reports to the core what came of it.
+"""Sends the batches that the producer's core gives it, and reports the answers to the core.
 
 Owns the Produce requests in flight and the way to a producer id. Rules:
 1. A broker has at most max_in_flight_requests_per_connection Produce requests unanswered.
-2. Answers are worked off where they arrive, synchronously; a request of which the answer does not
-   come fails each of its batches with NETWORK_EXCEPTION, and the core decides.
+2. Answers are processed synchronously when they arrive; a request without an answer fails each of
+   its batches with NETWORK_EXCEPTION, and the core decides.
 3. With acks=0 a batch counts as delivered once the socket has taken its request; if the connection
-   is lost before, it is sent again like any other. What is lost after that nobody can know.
-4. `pump` sends, synchronously, from wherever something has changed: a full batch, an answer. The
-   task is for what comes with time and for what must be waited for; it sleeps until a node or
-   metadata changes, or a time that the core has named.
+   is lost before, it is sent again like any other. Later losses go unnoticed.
+4. `pump` is called synchronously by whatever has changed something: a full batch, an answer. The
+   task is for what depends on time and for what must be awaited; it sleeps until a node or metadata
+   changes, or until a time that the core has named.
 
 Called by: `producer`. Protocol guide, "Produce"; KIP-360, KIP-467, KIP-516, KIP-951.
 """
@@ -46,7 +46,7 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import ZERO_UUID
 
-# What shows that metadata is old, beside a lost connection.
+# What shows that metadata is old, besides a lost connection.
 _STALE_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -65,7 +65,7 @@ _LAST_VERSION_THAT_ADDS_NOTHING: Final = 11  # later ones add partitions to tran
 
 
 class Sender:
-    """Runs `run` in the producer's nursery.
+    """See the module; the producer runs `run` in its nursery.
 
     Args:
         on_progress: called when memory may have become free or batches have ended.
@@ -103,7 +103,7 @@ class Sender:
         self._wake.set()
 
     def on_new_batch(self, now_ms: float) -> None:
-        """A batch was opened: see that the task comes in time for it."""
+        """A batch was opened: have the task wake up in time for it."""
         config = self._config
         due_ms = now_ms + (config.linger_ms or config.delivery_timeout_ms)
         if due_ms < self._sleeps_until:
@@ -143,10 +143,10 @@ class Sender:
                 await self._wake.wait()
 
     def pump(self) -> bool:
-        """Send to every broker as much as it may get now; True: there is more."""
+        """Send as much as may be sent to each broker now; return whether something is left."""
         core = self._core
         if self._is_pumping:
-            self._wake.set()  # sending has failed and called back; later, not from within
+            self._wake.set()  # a send has failed and called back: pump later, not from within
             return True
         nodes = core.schedule.nodes()
         sequences = core.sequences
@@ -166,21 +166,21 @@ class Sender:
             self._is_pumping = False
         if core.has_dropped:
             core.has_dropped = False
-            self._wake.set()  # nobody answers, but memory is free and sequences have a gap
-        self._come_by(core.schedule.next_due_ms)
+            self._wake.set()  # no answer will come, but memory is free and sequences have a gap
+        self._wake_by(core.schedule.next_due_ms)
         return has_more
 
-    def _come_by(self, due_ms: float) -> None:
-        """See that the task looks at everything again at that time."""
+    def _wake_by(self, due_ms: float) -> None:
+        """Have the task wake up at that time at the latest."""
         if due_ms < self._sleeps_until:
             self._sleeps_until = due_ms
             if not self._is_awake:
                 self._wake.set()
 
     def _send_to(self, node_id: int) -> bool:
-        most = self._config.max_in_flight_requests_per_connection
+        max_in_flight = self._config.max_in_flight_requests_per_connection
         now_ms = trio.current_time() * 1000
-        if self._in_flight.get(node_id, 0) >= most:
+        if self._in_flight.get(node_id, 0) >= max_in_flight:
             self._note_blocked(node_id, now_ms)
             return True  # an answer pumps again
         node = self._cluster.node(node_id)
@@ -191,7 +191,7 @@ class Sender:
             self._note_blocked(node_id, now_ms)
             node.start_connecting()
         while node.is_ready:
-            if self._in_flight.get(node_id, 0) >= most:
+            if self._in_flight.get(node_id, 0) >= max_in_flight:
                 return True
             batches = self._core.drain(node_id, now_ms)
             if not batches:
@@ -203,11 +203,11 @@ class Sender:
                 self._core.sticky.slow_nodes.discard(node_id)
             self._send(node, batches)
         if not node.is_connecting:
-            self._come_by(node.ready_at * 1000)
+            self._wake_by(node.ready_at * 1000)
         return True
 
     def _note_blocked(self, node_id: int, now_ms: float) -> None:
-        """A broker takes nothing, though there is something: records without a key avoid it."""
+        """A broker cannot be sent what waits for it: let records without a key avoid it."""
         timeout_ms = self._config.partitioner_availability_timeout_ms
         if timeout_ms and self._config.partitioner_adaptive_partitioning_enable:
             since_ms = self._blocked.setdefault(node_id, now_ms)
@@ -217,7 +217,7 @@ class Sender:
     def _send(self, node: BrokerNode, batches: list[Batch]) -> None:
         """Send one request; a failure to do so is reported like a refusal."""
         request = self._request(batches)
-        # As they are now: the topic may be re-created before the answer comes.
+        # The ids as sent: a topic may be re-created before the answer comes.
         topic_ids = {topic.name: topic.topic_id for topic in request.topic_data}
         max_version = _LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
         transactions = self._core.transactions
@@ -265,7 +265,7 @@ class Sender:
     # -- answers --------------------------------------------------------------------------------
 
     def _on_sent(self, node_id: int, batches: list[Batch], error: RetriableError | None) -> None:
-        """A request that is not answered is out, or the connection was lost before it was."""
+        """A request without an answer (acks=0) was sent, or the connection was lost before."""
         self._in_flight[node_id] -= 1
         if error is not None:
             self._fail(batches, error.code, str(error))
@@ -305,7 +305,7 @@ class Sender:
         if len(batches) == len(reported) == len(reported[0].partition_responses) == 1:
             only = reported[0].partition_responses[0]
             if only.error_code == ErrorCode.NONE:
-                # What almost every answer is, without looking for what belongs to what.
+                # Almost every answer is like this: there is no need to match entries.
                 self._outcomes.on_delivered(batches[0], only.base_offset, only.log_append_time_ms)
                 return
         answers = {
@@ -323,7 +323,9 @@ class Sender:
                 (topic_id, batch.partition)
             )
             if answer is None:
-                self._fail([batch], ErrorCode.NETWORK_EXCEPTION, "the answer leaves it out")
+                self._fail(
+                    [batch], ErrorCode.NETWORK_EXCEPTION, "the answer leaves the partition out"
+                )
             elif answer.error_code == ErrorCode.NONE:
                 self._outcomes.on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
             else:
@@ -365,7 +367,7 @@ class Sender:
     # -- the producer id ------------------------------------------------------------------------
 
     async def _ask_producer_id(self, sequences: Sequences) -> None:
-        """Get an id, however long it takes; an error that will not go away ends all batches."""
+        """Get an id, however long it takes; an error that is not retriable fails all batches."""
         config = self._config
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFF_FFFF)
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

@@ -1,20 +1,20 @@
-"""What makes a producer idempotent: its id and epoch, and the sequence of each partition's records.
+"""What makes a producer idempotent: its id and epoch, and the sequences of partitions' records.
 
 Owns `Sequences`. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360):
 1. A batch gets its sequence when it is first sent and keeps it, however often it is sent; a broker
    accepts only the next sequence, so order is kept and nothing is written twice.
 2. A retried batch is sent alone: only the first unanswered batch of a partition may go, until all
    that were sent before are answered.
-3. The first batch of a partition in an epoch goes alone: a broker that does not know the producer
-   would take the second one without it.
+3. The first batch of a partition in an epoch is sent alone: a broker that does not know the
+   producer would accept the second one without it.
 4. A batch given up after it was sent leaves its partition unresolved: nothing new is sent there
    until the batches sent after it show whether it was written.
 5. A gap that cannot be closed (a batch refused for good, or the broker lost the producer's state)
    raises the epoch by one; that partition's batches after the gap start again at 0 once those
-   before it are answered, other partitions do once all of theirs are. (Kafka's client numbers those
-   before the gap again, too, and so may write one twice.) Without an epoch left a new id is asked
-   for.
-6. A partition whose topic was re-created knows no producer: it is a gap after all that was sent.
+   before it are answered, other partitions do once all of theirs are. (Kafka's client renumbers
+   those before the gap, too, and so may write one twice.) When no epoch is left a new id is
+   requested.
+6. A partition whose topic was re-created knows no producer: there is a gap after all that was sent.
 
 Sans-IO. Called by: `accumulator`.
 """
@@ -62,7 +62,7 @@ class PartitionSequence:
 
 
 class Sequences:
-    """The producer's id and what the partitions' sequences need of it."""
+    """The producer's id and epoch, and the rules for the sequences of its partitions."""
 
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
@@ -78,8 +78,8 @@ class Sequences:
         return self.producer_id == NO_PRODUCER_ID
 
     def set_producer_id(self, producer_id: int, producer_epoch: int) -> None:
-        """Take the id that a broker gave."""
-        assert self.needs_producer_id, "an id is asked for only when there is none"
+        """Set the id and epoch that a broker gave."""
+        assert self.needs_producer_id, "an id is requested only when there is none"
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self._restart()
@@ -87,7 +87,7 @@ class Sequences:
     # -- sending --------------------------------------------------------------------------------
 
     def may_send(self, sequence: PartitionSequence, batch: Batch) -> bool:
-        """Whether the partition's first batch may go now."""
+        """Whether the partition's first batch may be sent now."""
         if self.needs_producer_id:
             return False
         unanswered = sequence.unanswered
@@ -98,7 +98,7 @@ class Sequences:
         return not sequence.is_unresolved and sequence not in self._to_restart
 
     def on_send(self, sequence: PartitionSequence, batch: Batch) -> None:
-        """Give a batch that goes for the first time its sequence."""
+        """Give a batch that is sent for the first time its sequence."""
         if batch.has_sequence:
             return
         if self._is_stale(sequence):
@@ -161,7 +161,7 @@ class Sequences:
         """A batch is given up after it was sent.
 
         Args:
-            refused: the broker said that it did not write it; else nobody knows.
+            refused: the broker said that it did not write it; else it may have.
         """
         if refused:
             self._note_gap(sequence, batch)
@@ -171,9 +171,9 @@ class Sequences:
             self._unresolved[sequence] = (batch.last_sequence + 1) & MAX_SEQUENCE
 
     def on_new_log(self, sequence: PartitionSequence) -> None:
-        """The partition's log was replaced by an empty one, which takes any sequence to begin with.
+        """The partition's log was replaced by an empty one, which accepts any first sequence.
 
-        What was sent may be in either: it keeps its sequences until that is known.
+        What was sent may be in either: it keeps its sequences until it is answered.
         """
         if sequence.producer_id == NO_PRODUCER_ID:
             return  # nothing was ever sent there
@@ -200,7 +200,7 @@ class Sequences:
         return not (self._unresolved or self._to_restart)
 
     def settle(self) -> None:
-        """Resolve what can be, and raise the epoch where there are gaps; before sending."""
+        """Resolve what can be, and raise the epoch if there are gaps; called before sending."""
         for sequence in [each for each in self._unresolved if not each.unanswered]:
             del self._unresolved[sequence]
             sequence.is_unresolved = False
@@ -217,7 +217,7 @@ class Sequences:
     def _note_gap(self, sequence: PartitionSequence, batch: Batch) -> None:
         """The broker refuses this batch and those after it in this epoch.
 
-        Those before it may have been written, though nobody said so: they keep their sequences.
+        Those before it may have been written without an answer: they keep their sequences.
         """
         unanswered = sequence.unanswered
         before = set(islice(unanswered, unanswered.index(batch)))

@@ -1,8 +1,8 @@
-"""One transaction, as programs have it: `async with producer.transaction() as t`.
+"""One transaction, as programs use it: `async with producer.transaction() as t`.
 
 Rules:
-1. Leaving the body commits, and when that has returned the transaction is committed. An exception
-   or a cancellation in the body aborts, and goes on to the caller.
+1. Leaving the body commits: the code after it runs once the transaction is committed. An exception
+   or a cancellation in the body aborts, and propagates.
 2. What the producer accepts in the body belongs to the transaction. A record that is not written
    fails it, whether somebody waits for its delivery or not.
 3. `TransactionAbortedError` says that nothing of the transaction counts, and that it can be done
@@ -30,7 +30,7 @@ from kraftrio.wire.primitives import TopicPartition
 
 
 class _Committing(Protocol):
-    """The settings of a consumer, as far as they matter here."""
+    """The setting of a consumer that matters here."""
 
     @property
     def enable_auto_commit(self) -> bool:
@@ -38,13 +38,13 @@ class _Committing(Protocol):
 
 
 class OffsetSource(Protocol):
-    """What offsets are taken from: a `Consumer`."""
+    """What gives offsets to commit: a `Consumer`."""
 
     def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return where each partition goes on."""
+        """Return the offset of the next record of each partition."""
 
     def group_metadata(self) -> GroupMetadata:
-        """Return as which member of its group it was given what it reads."""
+        """Return the group, and the member that the consumer is in it."""
 
     @property
     def config(self) -> _Committing:
@@ -68,12 +68,12 @@ class Transaction:
         )
 
     async def __aenter__(self) -> Self:
-        """Begin, after the end of the transaction before.
+        """Begin, once the previous transaction has ended.
 
         Raises:
             TransactionStateError: another transaction of the producer is open.
             FatalProducerError: the producer can only be closed.
-            TimedOutError: the transaction before could not be ended within max_block_ms.
+            TimedOutError: the previous transaction could not be ended within max_block_ms.
         """
         assert self._number < 0, "a transaction is entered once"
         await self._manager.begin()
@@ -124,9 +124,9 @@ class Transaction:
         more: with its next call it may have to give up partitions, whose offsets are then not sent.
 
         Args:
-            source: a consumer, for its positions as the member that it is; or the offsets, each the
-                next one to consume.
-            group: where `source` are offsets: a consumer's `group_metadata()`, or the id of a group
+            source: a consumer, whose positions are committed; or offsets, each the next one to
+                consume.
+            group: if `source` is offsets: a consumer's `group_metadata()`, or the id of a group
                 without members.
 
         Raises:

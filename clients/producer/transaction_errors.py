@@ -1,8 +1,8 @@
-"""What the error codes of the requests for transactions mean to a producer.
+"""What the error codes of transactional requests mean to a producer.
 
-Owns `Meaning` and the table by API, as in Kafka's TransactionManager: which refusals go away by
-themselves, which end the transaction, and which end the producer. What no table names is retried if
-its code is retriable, and else ends the producer.
+Owns `Meaning` and the tables by API, as in Kafka's TransactionManager: which errors pass, which end
+the transaction, and which end the producer. A code that no table names is retried if it is
+retriable, and else ends the producer.
 
 Pure. Called by: `transaction_requests`.
 """
@@ -17,12 +17,12 @@ from kraftrio.wire.protocol.api import ApiKey
 
 
 class Meaning(Enum):
-    """What an error code asks for."""
+    """What is to be done about an error code."""
 
     DONE = "nothing: it is no error"
     AGAIN = "the same again after a back-off"
-    SOON = "the same again after a short back-off: the transaction before is still being ended"
-    MOVED = "the same again, to whoever is the coordinator now"
+    SOON = "the same again after a short back-off: the previous transaction is still being ended"
+    MOVED = "the same again, to the present coordinator, which is looked up"
     ABORT = "the transaction can only be aborted"
     FENCED = "a newer producer has the transactional id"
     FATAL = "the producer can only be closed"
@@ -73,7 +73,7 @@ _BY_API: Final[dict[ApiKey, dict[ErrorCode, Meaning]]] = {
     ApiKey.END_TXN: {ErrorCode.INVALID_PRODUCER_ID_MAPPING: _M.ABORT},
 }
 
-# The worst first: what several answers in one mean together.
+# The worst first: it decides what an answer with several codes means.
 _BY_WEIGHT: Final = (_M.FENCED, _M.FATAL, _M.ABORT, _M.MOVED, _M.SOON, _M.AGAIN, _M.DONE)
 
 
@@ -86,5 +86,5 @@ def meaning_of(api: ApiKey, code: ErrorCode) -> Meaning:
 
 
 def worst_of(api: ApiKey, codes: list[ErrorCode]) -> ErrorCode:
-    """Return the code that decides what an answer with several of them means."""
+    """Return the worst of several codes in one answer, which decides what the answer means."""
     return min(codes, key=lambda code: _BY_WEIGHT.index(meaning_of(api, code)))

@@ -1,17 +1,18 @@
-"""Takes a producer's transactions through their coordinator: id, beginning, offsets, commit, abort.
+"""Runs a producer's transactions with their coordinator: id, beginning, offsets, commit, abort.
 
-Owns the course of each transaction; `transactions` is the core that says what is legal,
-`transaction_requests` asks the coordinators. Rules:
-1. A commit waits until everything in the transaction is written, without lingering; if something is
-   not, the transaction is aborted and says why.
-2. An abort sends nothing more. It waits a moment for what is in flight, which then cannot come
-   later; what is not answered by then is kept out by its epoch.
-3. Once the coordinator is asked for the end of a transaction, that goes on in the background until
-   it is answered. A program that is cancelled waits for it a few seconds at most; the next
-   transaction begins after it.
-4. A commit that is not answered within max_block_ms leaves open what became of it: the producer
-   can only be closed. An abort that is not answered is tried again before the next transaction, and
-   in the end the coordinator aborts by itself (transaction_timeout_ms).
+`transactions` is the core that says what is legal, `transaction_requests` sends the requests.
+
+Rules:
+1. A commit waits until everything in the transaction is written, without lingering; if a record is
+   given up, the transaction is aborted, and the error says why.
+2. An abort sends nothing more. It waits a moment for what is in flight, so that it does not arrive
+   later; what is not answered by then is fenced by its epoch.
+3. Once the coordinator is asked to end a transaction, that goes on in the background until it is
+   answered. A program that is cancelled waits for it a few seconds at most; the next transaction
+   begins after it.
+4. If a commit is not answered within max_block_ms, its result is unknown, and the producer can only
+   be closed. An abort that is not answered is tried again before the next transaction, and in the
+   end the coordinator aborts by itself (transaction_timeout_ms).
 
 Called by: `producer`, `transaction`. KIP-98, KIP-360, KIP-447, KIP-890.
 """
@@ -54,8 +55,8 @@ _CANCELLED_END_S: Final = 3.0  # how long a program that is cancelled waits for 
 _DRAIN_S: Final = 1.0  # how long an abort waits for what is in flight
 
 
-class _Telling:
-    """A call that tells the coordinator of partitions."""
+class _Addition:
+    """A task that adds partitions to the transaction at the coordinator."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -83,7 +84,7 @@ class TransactionManager:
         self._sender = sender
         self._timeout_s = config.max_block_ms / 1000
         self._requests = TransactionRequests(cluster, config, rng)
-        self._adding: _Telling | None = None
+        self._adding: _Addition | None = None
         self._ending: trio.Event | None = None  # while a transaction is being ended
 
     @property
@@ -91,13 +92,13 @@ class TransactionManager:
         return ProducerIdentity(self._sequences.producer_id, self._sequences.producer_epoch)
 
     async def initialize(self) -> None:
-        """Get the producer's id and epoch: from now on no other producer of its id gets through.
+        """Get the producer's id and epoch, which fences other producers of its transactional id.
 
-        A transaction that another one left open is aborted by that.
+        A transaction that one of them left open is aborted by that.
 
         Raises:
-            AuthenticationError: a broker did not let the client in.
-            FatalProducerError, TimedOutError: it could not be done.
+            AuthenticationError: a broker refused the client's login.
+            FatalProducerError, TimedOutError: the coordinator refused, or did not answer.
         """
         try:
             identity = await self._requests.init_producer_id(ProducerIdentity())
@@ -111,22 +112,22 @@ class TransactionManager:
     # -- beginning ------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Begin a transaction, after the end of the one before.
+        """Begin a transaction, once the previous one has ended.
 
         Raises:
             TransactionStateError: another transaction is open.
             FatalProducerError: the producer can only be closed.
-            TimedOutError: the end of the one before is not answered.
+            TimedOutError: the end of the previous one is not answered.
         """
         core = self.core
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(self._timeout_s):
             await self._wait_ended()
         if self._ending is None and core.state is TransactionState.FAILED:
-            # Its abort was not answered, and nobody else will try again.
+            # Its abort was not answered, and nothing else will try again.
             await self._abort_now()
         if self._ending is not None:
-            raise TimedOutError("the end of the transaction before is not answered")
+            raise TimedOutError("the end of the previous transaction is not answered")
         core.check_may_begin()
         version = self._requests.transaction_version(core.transaction_version)
         if version != core.transaction_version:
@@ -137,25 +138,25 @@ class TransactionManager:
         core.begin()
 
     async def _upgrade(self) -> None:
-        """Begin version 2 with a new epoch, as Kafka's clients do."""
+        """Begin to use transaction.version 2 with a new epoch, as Kafka's clients do."""
         try:
             await self._renew()
         except FatalProducerError as error:
             raise self.core.fail_fatally(error) from error
-        self.core.check_may_begin()  # somebody else may have begun meanwhile
+        self.core.check_may_begin()  # another task may have begun one meanwhile
 
     def on_new_batch(self, queue: PartitionQueue) -> None:
-        """The first record of a batch was accepted: tell the coordinator of its partition."""
+        """The first record of a batch was accepted: add its partition at the coordinator."""
         partition = TopicPartition(queue.topic, queue.partition)
         if self.core.add_partition(partition) and self._adding is None:
-            self._adding = _Telling()
+            self._adding = _Addition()
             self._cluster.nursery.start_soon(run_aside, self._add_partitions, self._adding)
 
-    async def _add_partitions(self, telling: _Telling) -> None:
-        """Tell the coordinator of new partitions, all that came meanwhile at once."""
+    async def _add_partitions(self, addition: _Addition) -> None:
+        """Add new partitions at the coordinator: each request has all that came meanwhile."""
         core = self.core
         try:
-            with telling.scope:
+            with addition.scope:
                 while partitions := core.take_new_partitions():
                     try:
                         await self._requests.add_partitions(self._identity, partitions)
@@ -164,11 +165,11 @@ class TransactionManager:
                     else:
                         core.on_partitions_added(partitions)
                         self._sender.pump()
-            if telling.scope.cancelled_caught:
-                core.is_started = True  # it may be told all the same
+            if addition.scope.cancelled_caught:
+                core.is_started = True  # the coordinator may have added them all the same
         finally:
             self._adding = None
-            telling.done.set()
+            addition.done.set()
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class TransactionManager:
         """Have a group's offsets committed with the transaction of that number.
 
         Raises:
-            TransactionAbortedError, FatalProducerError: as what programs call.
+            TransactionAbortedError, FatalProducerError: see `Transaction.send_offsets`.
         """
         core = self.core
         core.check_may_send(number)
@@ -211,7 +212,7 @@ class TransactionManager:
         if isinstance(error, FatalProducerError):
             failure: KafkaClientError = core.fail_fatally(error)
         elif core.is_sending or core.state is TransactionState.FAILED:
-            core.is_started |= isinstance(error, TimedOutError)  # nobody knows
+            core.is_started |= isinstance(error, TimedOutError)  # it may have been done
             failure = core.fail(error)
         else:
             return  # it is being aborted anyway
@@ -221,7 +222,7 @@ class TransactionManager:
     # -- ending ---------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Commit; if that cannot be, abort, and raise why.
+        """Commit; if that is impossible, abort, and raise why.
 
         Raises:
             TransactionAbortedError: it is aborted instead.
@@ -246,7 +247,7 @@ class TransactionManager:
         core.raise_failure()
 
     async def _flush(self) -> None:
-        """Wait until everything is decided, or something has failed."""
+        """Wait until everything is written, or something has failed."""
         accumulator, core = self._accumulator, self.core
         accumulator.close_all()
         self._sender.pump()
@@ -259,14 +260,14 @@ class TransactionManager:
             await self._adding.done.wait()
 
     async def abort(self, cause: BaseException | None = None) -> None:
-        """Abort; what cannot be done in time is done later.
+        """Abort; what cannot be done in time is done before the next transaction.
 
         Args:
             cause: why. A task that is cancelled waits for a few seconds only.
 
         Raises:
-            FatalProducerError: the producer can only be closed; not for a task that is cancelled,
-                nor where the cause is the program's own.
+            FatalProducerError: the producer can only be closed; not raised in a task that is
+                cancelled, nor if the cause is the program's own exception.
         """
         core = self.core
         is_cancelled = cause is not None and not isinstance(cause, Exception)
@@ -297,7 +298,7 @@ class TransactionManager:
         self._accumulator.outcomes.give_up_waiting(failure)
 
     async def close(self, error: BaseException | None) -> None:
-        """The producer is closed: abort what is open, in a bounded time."""
+        """Abort what is open, in a bounded time: the producer is closed."""
         is_cancelled = error is not None and not isinstance(error, Exception)
         timeout_s = _CANCELLED_END_S if is_cancelled else self._timeout_s
         with trio.move_on_after(timeout_s, shield=is_cancelled):
@@ -309,7 +310,7 @@ class TransactionManager:
     # -- at the coordinator ---------------------------------------------------------------------
 
     async def _end(self, end: Callable[[], Awaitable[None]], *, is_cancelled: bool = False) -> None:
-        """Have a transaction ended in the background, and wait for it."""
+        """End a transaction in the background, and wait for that."""
         done = self._ending = trio.Event()
 
         async def run() -> None:
@@ -348,7 +349,7 @@ class TransactionManager:
         except TransactionAbortedError as error:
             core.fail(error)
         except TimedOutError as error:
-            doubt = TransactionInDoubtError(f"it is not known what became of the commit: {error}")
+            doubt = TransactionInDoubtError(f"it is not known whether the commit was done: {error}")
             self._accumulator.outcomes.give_up_all(core.fail_fatally(doubt))
         except FatalProducerError as error:
             self._accumulator.outcomes.give_up_all(core.fail_fatally(error))
@@ -365,7 +366,7 @@ class TransactionManager:
         if self._adding is not None:
             self._adding.scope.cancel()
             await self._adding.done.wait()
-        if core.has_failed:  # the producer did, by what was still to be answered
+        if core.has_failed:  # the producer did, by an answer that was still to come
             assert core.failure is not None
             accumulator.outcomes.give_up_all(core.failure)
             return

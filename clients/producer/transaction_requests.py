@@ -1,12 +1,12 @@
-"""What a producer asks of coordinators for its transactions: repeated until it is decided.
+"""A producer's requests to coordinators for its transactions, repeated until they are answered.
 
 Owns the requests InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn.
 Rules:
 1. A request is repeated after a back-off while that may help, for max_block_ms at most; the
-   coordinator is looked up again when it has moved or is not reached. `transaction_errors` says
-   which refusal means what.
+   coordinator is looked up again when it has moved or cannot be reached. `transaction_errors` says
+   what each error code means.
 2. What ends the transaction is raised as `TransactionAbortedError`, what ends the producer as
-   `FatalProducerError`, each with the broker's code; time that is up as `TimedOutError`.
+   `FatalProducerError`, each with the broker's code; the end of max_block_ms as `TimedOutError`.
 3. Under transaction.version 2 EndTxn has version 5 and TxnOffsetCommit version 5, which adds the
    group to the transaction; before that both have older versions (KIP-890).
 
@@ -106,10 +106,10 @@ class TransactionRequests:
         self._short_backoff = config.concurrent_transactions_backoff
 
     def transaction_version(self, otherwise: int) -> int:
-        """Return the cluster's, as the coordinator said when it was connected to.
+        """Return the cluster's transaction.version, as the coordinator gave it on connecting.
 
         Args:
-            otherwise: what to return where the coordinator is not known at the moment.
+            otherwise: what to return if the coordinator is not connected at the moment.
         """
         node = self._cluster.coordinators.known(self._transactional_id, TRANSACTION_KEY_TYPE)
         if node is None or not node.is_connected:
@@ -120,7 +120,7 @@ class TransactionRequests:
         """Get an id and epoch, which fences every other producer of the transactional id.
 
         Args:
-            known: what this producer has, to go on with in a new epoch.
+            known: what this producer has: it gets the next epoch of it.
 
         Raises:
             FatalProducerError, TimedOutError: see the module.
@@ -141,7 +141,7 @@ class TransactionRequests:
     async def add_partitions(
         self, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
     ) -> None:
-        """Tell the coordinator which partitions are going to be written to; before version 2.
+        """Add partitions to the transaction before they are written to (before version 2).
 
         Raises:
             TransactionAbortedError, FatalProducerError, TimedOutError: see the module.
@@ -164,7 +164,7 @@ class TransactionRequests:
         )
 
     async def add_offsets(self, identity: ProducerIdentity, group_id: str) -> None:
-        """Tell the coordinator of which group offsets are going to be committed; before version 2.
+        """Add a group to the transaction before its offsets are committed (before version 2).
 
         Raises:
             TransactionAbortedError, FatalProducerError, TimedOutError: see the module.
@@ -188,8 +188,8 @@ class TransactionRequests:
         """Have offsets committed with the transaction.
 
         Args:
-            group: as which member.
-            adds_group: that adds the group to the transaction (version 2).
+            group: the group, and the member that commits.
+            adds_group: the request also adds the group to the transaction (version 2).
 
         Raises:
             TransactionAbortedError: refused; a `CommitFailedError` is its cause where the
@@ -234,10 +234,10 @@ class TransactionRequests:
         """Commit or abort the transaction.
 
         Args:
-            gets_epoch: the answer brings what to go on with (version 2).
+            gets_epoch: the answer has the id and epoch for the next transaction (version 2).
 
         Returns:
-            what to go on with.
+            the id and epoch for the next transaction.
 
         Raises:
             TransactionAbortedError, FatalProducerError, TimedOutError: see the module.
@@ -266,7 +266,7 @@ class TransactionRequests:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
-        """Ask the coordinator of the transactional id."""
+        """Send a request to the coordinator of the transactional id; return its answer."""
         return await self._repeat(
             _Call(
                 api,
@@ -280,7 +280,7 @@ class TransactionRequests:
         )
 
     async def _repeat(self, call: _Call) -> Any:
-        """Ask until it is decided, and return the answer without an error."""
+        """Send a request until the answer has no error, and return that answer."""
         timeout_ms = self._config.max_block_ms
         deadline = trio.current_time() + timeout_ms / 1000
         attempts = brief_attempts = 0
@@ -306,7 +306,7 @@ class TransactionRequests:
     async def _attempt(
         self, call: _Call, deadline: float
     ) -> tuple[KafkaClientError | None, Meaning, Any]:
-        """Ask once; return the answer's error code, and what that means."""
+        """Send a request once; return the error if there is one, what it means, and the answer."""
         cluster = self._cluster
         timeout_s = self._config.request_timeout_ms / 1000
         timeout_s = max(min(timeout_s, deadline - trio.current_time()), 0.001)
@@ -333,7 +333,7 @@ class TransactionRequests:
 
 
 def _failure(meaning: Meaning, error: KafkaClientError, call: _Call) -> KafkaClientError:
-    """Return what to raise for a refusal for good."""
+    """Return what to raise for an error that repeating cannot help."""
     if meaning is Meaning.FENCED:
         return ProducerFencedError(
             f"the transactional id {call.key!r} has a newer producer, or this one's time was up"

@@ -1,10 +1,10 @@
 """The sequences of a producer with a transactional id, whose epochs the coordinator hands out.
 
-As `sequences`, but for what ends an epoch. Rules:
+As `sequences`, except for what ends an epoch. Rules:
 1. A gap ends the transaction instead of raising the epoch: the batch fails, and no other is
-   numbered again, so that nothing can be written twice.
-2. A new id and epoch come with the end of a transaction (KIP-890), or by asking for them
-   (KIP-360); every partition begins at 0 again with its next batch.
+   renumbered, so that nothing can be written twice.
+2. A new id and epoch come with the end of a transaction (KIP-890), or are requested (KIP-360);
+   every partition begins at 0 again with its next batch.
 
 Sans-IO. Called by: `accumulator`, `transaction_manager`.
 """
@@ -20,7 +20,7 @@ class TransactionalSequences(Sequences):
     """See the module."""
 
     def renew(self, producer_id: int, producer_epoch: int) -> None:
-        """Take the id and epoch for the next transaction; no batch of the last one is left."""
+        """Set the id and epoch for the next transaction; no batch of the last one is left."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
 

@@ -2,16 +2,16 @@
 
 Owns `Transactions`: the state with its table of legal moves, why a transaction failed, and which
 partitions belong to it. Rules, as in Kafka's TransactionManager (KIP-98, KIP-360, KIP-890):
-1. Records are accepted while a transaction is open, and only for it: who waited and comes back in
+1. Records are accepted while a transaction is open, and only for it: a send that has waited until
    the next one is refused.
-2. What goes wrong either fails the transaction, which can then only be aborted, or is fatal: the
-   producer can only be closed. A batch that is given up fails the transaction.
-3. Of a transaction that failed, or ends by an abort, nothing more is sent and nothing sent again.
-4. Under transaction.version 2 the coordinator learns of a partition by what is written to it.
-   Before that it must be told first: `may_send` holds back what it does not know of yet.
-5. If a batch with a sequence was given up, brokers may or may not have it: nothing more goes out in
-   that epoch, and after the abort the producer needs a new one. Under version 2 each transaction
-   has an epoch of its own anyway.
+2. An error either fails the transaction, which can then only be aborted, or is fatal: the producer
+   can only be closed. A batch that is given up fails the transaction.
+3. Once a transaction has failed or is being aborted, nothing more of it is sent, or sent again.
+4. Under transaction.version 2 a partition is added to the transaction by the first write to it.
+   Before that it must be added by a request: `may_send` holds back its batches until then.
+5. If a batch with a sequence was given up, brokers may have it: nothing more is sent in that epoch,
+   and after the abort the producer needs a new one. Under version 2 each transaction has an epoch
+   of its own anyway.
 
 Sans-IO. Called by: `accumulator`, which asks what may be sent; `transaction_manager`, which owns
 the requests.
@@ -37,7 +37,7 @@ EPOCH_PER_TRANSACTION: Final = 2
 
 
 class TransactionState(Enum):
-    """The state of the producer's transaction; LEGAL_MOVES says which follows which."""
+    """The state of the producer's transaction; LEGAL_MOVES says which may follow which."""
 
     UNINITIALIZED = "no producer id yet"
     READY = "no transaction"
@@ -65,7 +65,7 @@ LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 _SENDING: Final = frozenset({_S.OPEN, _S.FLUSHING})
 _ENDABLE: Final = frozenset({_S.OPEN, _S.FLUSHING, _S.FAILED})
 
-# Of a Produce: whatever else it is refused for, the transaction can be aborted and done again.
+# Of Produce: after any other error the transaction can be aborted and done again.
 _FATAL_CODES: Final = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -81,10 +81,10 @@ class Transactions:
 
     Attributes:
         transaction_version: the cluster's, as of the beginning of the transaction.
-        number: of the transaction: it counts those that were begun.
-        failure: why it failed, or the producer did.
-        is_started: the coordinator knows, or may know, of something in it.
-        needs_new_epoch: the producer has to ask for one, unless the end brings one (rule 5).
+        number: of the transaction; each that begins gets the next one.
+        failure: why the transaction, or the producer, failed.
+        is_started: the coordinator knows, or may know, that the transaction has begun.
+        needs_new_epoch: the producer has to request one, unless the end brings one (rule 5).
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -95,7 +95,7 @@ class Transactions:
         self.failure: TransactionAbortedError | FatalProducerError | None = None
         self.is_started = False
         self.needs_new_epoch = False
-        self._new: dict[TopicPartition, None] = {}  # the coordinator is still to be told
+        self._new: dict[TopicPartition, None] = {}  # still to be added at the coordinator
         self._added: set[tuple[str, int]] = set()
 
     def _move(self, state: TransactionState) -> None:
@@ -162,45 +162,45 @@ class Transactions:
         return self.state in _SENDING
 
     def add_partition(self, partition: TopicPartition) -> bool:
-        """A record was accepted for a partition; return whether the coordinator is to be told."""
+        """A record was accepted for a partition; return whether the partition is to be added."""
         if self.has_epoch_of_its_own or partition in self._added or partition in self._new:
             return False
         self._new[partition] = None
         return True
 
     def take_new_partitions(self) -> list[TopicPartition]:
-        """Return the partitions that the coordinator does not know of; they are to be told now."""
+        """Return the partitions that the caller is to add at the coordinator now."""
         new = list(self._new)
         self._new.clear()
         return new
 
     def on_partitions_added(self, partitions: list[TopicPartition]) -> None:
-        """The coordinator knows of them."""
+        """The coordinator has added them."""
         self._added.update(partitions)
         self.is_started = True
 
     def may_send(self, topic: str, partition: int) -> bool:
-        """Whether the coordinator knows of a partition, or learns of it by what is written."""
+        """Whether a partition is part of the transaction, or is added by the first write."""
         return self.has_epoch_of_its_own or (topic, partition) in self._added
 
     def on_sent(self) -> None:
-        """A batch is sent: under version 2 the coordinator learns of it."""
+        """A batch is sent, which under version 2 adds its partition."""
         self.is_started = True
 
     # -- failing --------------------------------------------------------------------------------
 
     def on_batch_failed(self, error: KafkaClientError, *, has_sequence: bool) -> KafkaClientError:
-        """A batch is given up; return the error of its records."""
+        """A batch is given up; return the error that its records get."""
         self.needs_new_epoch |= has_sequence
         if self.state not in _SENDING and self.state is not TransactionState.FAILED:
-            return error  # what is aborted may fail
+            return error  # in an abort batches may fail
         return self.fail(error)
 
     def fail(self, error: KafkaClientError) -> TransactionAbortedError | FatalProducerError:
-        """The transaction cannot be committed any more, or the producer not go on.
+        """The transaction cannot be committed any more, or the producer can only be closed.
 
         Returns:
-            the error of everything in it: the first failure of a transaction.
+            the error that everything in the transaction gets: that of its first failure.
         """
         if self.state is TransactionState.FATAL:
             assert self.failure is not None
@@ -230,7 +230,7 @@ class Transactions:
         return self.state in (TransactionState.FAILED, TransactionState.FATAL)
 
     def raise_failure(self) -> None:
-        """Raise why the transaction failed, or the producer did; nothing if neither did."""
+        """Raise the error of the transaction or the producer, if one of them has failed."""
         if self.has_failed and self.failure is not None:
             raise renewed(self.failure)
 

@@ -1,8 +1,8 @@
-"""Failed deliveries that nobody looked at: a warning, once in ten seconds at most.
+"""Failed deliveries that the program never looked at: a warning, every ten seconds at most.
 
-A batch that failed holds an `UnseenFailure`. It is seen by whoever looks at one of its deliveries;
-if the last delivery is gone without that, there is a warning. Transactions report their records
-themselves.
+A batch that failed holds an `UnseenFailure`. Once the program asks one of its deliveries for the
+result, it is seen; if the last delivery is freed before, there is a warning. Transactions report
+failures themselves.
 
 Called by: `accumulator`, `batch`.
 """
@@ -19,21 +19,21 @@ logger = logging.getLogger(__name__)
 _EVERY_S: Final = 10.0
 
 
-class _Teller:
-    """Counts what was left out, over all producers of the process."""
+class _Warnings:
+    """Limits the warnings of all producers of the process."""
 
     def __init__(self) -> None:
-        self._told_at = float("-inf")
-        self._left_out = 0
+        self._last_s = float("-inf")
+        self._unreported_records = 0
 
-    def tell(self, failure: UnseenFailure) -> None:
-        """Warn, or count for the next warning."""
+    def report(self, failure: UnseenFailure) -> None:
+        """Warn, or count the records for the next warning."""
         now = time.monotonic()
-        if now - self._told_at < _EVERY_S:
-            self._left_out += failure.record_count
+        if now - self._last_s < _EVERY_S:
+            self._unreported_records += failure.record_count
             return
-        others = f" (and {self._left_out} before)" if self._left_out else ""
-        self._told_at, self._left_out = now, 0
+        others = f" (and {self._unreported_records} before)" if self._unreported_records else ""
+        self._last_s, self._unreported_records = now, 0
         logger.warning(
             "%d record(s)%s for %s were not delivered, and nobody looked at their deliveries: %s;"
             " await what send returns, or use send_and_wait",
@@ -44,18 +44,18 @@ class _Teller:
         )
 
     def forget(self) -> None:
-        """Warn of the next one at once."""
-        self._told_at, self._left_out = float("-inf"), 0
+        """Warn of the next failure at once."""
+        self._last_s, self._unreported_records = float("-inf"), 0
 
 
-TELLER: Final = _Teller()
+WARNINGS: Final = _Warnings()
 
 
 class UnseenFailure:
     """The failure of a batch.
 
     Attributes:
-        is_seen: somebody has looked.
+        is_seen: the program has asked for the result of one of its deliveries.
     """
 
     __slots__ = ("error", "is_seen", "record_count", "where")
@@ -68,4 +68,4 @@ class UnseenFailure:
 
     def __del__(self) -> None:
         if not self.is_seen and not sys.is_finalizing():
-            TELLER.tell(self)
+            WARNINGS.report(self)

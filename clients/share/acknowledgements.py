@@ -1,7 +1,7 @@
-"""What became of records, as it is sent to brokers: by partition, offsets with their types.
+"""Acknowledgements as brokers get them: by partition, offsets with the types of acknowledgement.
 
 Owns `AcknowledgeType` and the acknowledgements that are not sent yet (`PendingAcknowledgements`).
-Each belongs to the broker that handed the record out: another leader knows nothing of it.
+Each goes to the broker that delivered the record: another leader knows nothing of it.
 
 Sans-IO. Called by: `in_hand`, `fetcher`. KIP-932; KIP-1222 (renew).
 """
@@ -39,7 +39,7 @@ Acknowledgements = Mapping[TopicIdPartition, Mapping[int, int]]
 
 
 class PendingAcknowledgements:
-    """Those that are not sent yet, by the broker that has to hear of them.
+    """The acknowledgements that are not sent yet, by the broker that they go to.
 
     Args:
         on_first: called when there is one after there was none.
@@ -59,11 +59,11 @@ class PendingAcknowledgements:
 
     @property
     def node_ids(self) -> Collection[int]:
-        """The brokers that have to hear of some."""
+        """The brokers that some go to."""
         return list(self._by_node)
 
     def add(self, node_id: int, partition: TopicIdPartition, offset: int, kind: int) -> None:
-        """Have it sent; a later one for the same offset takes the place of an earlier one."""
+        """Add an acknowledgement; it replaces an earlier one for the same offset."""
         is_first = not self._by_node
         self._by_node.setdefault(node_id, {}).setdefault(partition, {})[offset] = kind
         if is_first:
@@ -73,11 +73,11 @@ class PendingAcknowledgements:
         """Whether an acknowledgement of this offset is not sent yet."""
         return offset in self._by_node.get(node_id, {}).get(partition, {})
 
-    def goes_with_a_fetch(self, node_id: int, fetched: Collection[TopicIdPartition]) -> bool:
+    def fits_fetch(self, node_id: int, fetched: Collection[TopicIdPartition]) -> bool:
         """Whether everything for a broker can be sent with a request for more records.
 
         Args:
-            fetched: the partitions that it is asked for.
+            fetched: the partitions that the request fetches.
         """
         return all(
             partition in fetched and AcknowledgeType.RENEW not in offsets.values()
@@ -85,17 +85,17 @@ class PendingAcknowledgements:
         )
 
     def take(self, node_id: int) -> Acknowledgements:
-        """Return what a broker has to hear, which is sent now."""
+        """Remove and return what goes to a broker, to be sent now."""
         return self._by_node.pop(node_id, {})
 
 
 def is_renewing(acknowledgements: Acknowledgements) -> bool:
-    """Whether some lock is to be renewed, which requests have to say besides."""
+    """Whether some lock is to be renewed, for which requests have a field of their own."""
     return any(AcknowledgeType.RENEW in offsets.values() for offsets in acknowledgements.values())
 
 
 def batches_of(offsets: Mapping[int, int]) -> list[AcknowledgementBatch]:
-    """Return offsets as runs without holes, with one type for all of a run, or one for each."""
+    """Return offsets as runs without gaps, each with one type, or one type per offset."""
     runs: list[list[int]] = []
     for offset in sorted(offsets):
         if runs and runs[-1][-1] == offset - 1:

@@ -38,7 +38,7 @@ class ShareConsumerConfig(ClientConfig):
 
     @property
     def is_explicit(self) -> bool:
-        """Whether the program says of each record what became of it."""
+        """Whether the program acknowledges each record."""
         return self.share_acknowledgement_mode == "explicit"
 
     @property

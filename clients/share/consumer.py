@@ -1,21 +1,23 @@
 """The share consumer: `async with ShareConsumer("localhost:9092", group_id="g") as consumer`.
 
 Owns what programs call. The members of a share group work on the records of a topic together:
-several may read one partition, and each record goes to one of them. It is locked for it, for a time
-that the group sets; by then the member says what became of it, or it is delivered again. Rules:
+several may read one partition, and each record goes to one of them. It is locked for that member,
+for a time that the group sets; unless the member acknowledges it by then it is delivered again.
+Rules:
 1. Records are taken one by one (`async for record in consumer`), in batches of one partition
    (`batches`), or all that are there (`poll`); by one task at a time.
-2. With share_acknowledgement_mode "implicit", asking for more accepts what was handed
-   over before. With "explicit" the program says of each record, before it asks for more, what
-   became of it: `record.accept()`, `release()`, `reject()`, or `renew()`, after which it keeps the
-   record, under a new lock, and says later what became of it.
+2. With share_acknowledgement_mode "implicit", asking for more accepts the records that were handed
+   over before. With "explicit" the program acknowledges each record before it asks for more:
+   `record.accept()`, `release()`, `reject()`, or `renew()`, after which it keeps the record, under
+   a new lock, and acknowledges it later.
 3. Acknowledgements go to brokers with the next request for records, within a few seconds, or by
-   `commit`. It may come too late: `commit` returns, and `acknowledgement_callback` gets, an error
-   for each partition where it did (InvalidRecordStateError, for one).
+   `commit`. They may come too late: `commit` returns, and `acknowledgement_callback` gets, an error
+   for each partition where they did (InvalidRecordStateError, for one).
 4. Every wait is cancellable, and nothing is taken before the last of them. Errors are raised by the
-   calls for records; what failed is then tried again by the next one.
-5. If the body of `async with` raises, what it has in hand is released; else it is finished. What
-   was not handed over is released in any case, so that other members get it at once.
+   calls for records; the next call tries again what failed.
+5. If the body of `async with` raises, the records in its hands are released; else they are accepted
+   ("implicit") or, if they are not acknowledged, released. Records that were not handed over are
+   released in any case, so that other members get them at once.
 
 A record is delivered at least once, and out of order where it was delivered before. Names and
 defaults of the settings are those of the Java share consumer in snake_case. KIP-932.
@@ -73,11 +75,11 @@ class ShareConsumer(Generic[K, V]):
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such.
-        key_deserializer: what makes of bytes a key; None: it stays bytes. See `serialization`.
+        key_deserializer: makes a key of bytes; None: it stays bytes. See `serialization`.
         value_deserializer: the same for values. A record that cannot be read is released, and
             raised as a RecordDeserializationError by the next call for records.
-        network: where sockets come from, instead of the system's.
-        rng: chance, for tests that need it repeatable.
+        network: makes connections, instead of the system's sockets.
+        rng: source of randomness, for tests that must be repeatable.
         settings: see `ShareConsumerConfig`.
 
     Raises:
@@ -185,7 +187,7 @@ class ShareConsumer(Generic[K, V]):
         """Work on the records of these topics; replaces an earlier subscription.
 
         Raises:
-            TypeError, ValueError: no topics can have such names.
+            TypeError, ValueError: these are no names of topics.
         """
         self._calls.check_open()
         wanted = checked_topics("topics", topics)
@@ -199,7 +201,7 @@ class ShareConsumer(Generic[K, V]):
             self._cluster.nursery.start_soon(run_aside, self._run_member, scope)
 
     async def unsubscribe(self) -> None:
-        """Leave the group; what is in hand may still be acknowledged."""
+        """Leave the group; records that were handed over may still be acknowledged."""
         self._calls.check_open()
         await self._leave_group()
 
@@ -210,12 +212,12 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read, as others may, too."""
+        """The partitions that are read; other members may read them, too."""
         return self._member.owned if self._is_entered else frozenset()
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long records are locked for the one that has them; None before any came."""
+        """How long records are locked for the member that gets them; None before the first."""
         return self._fetcher.lock_timeout_ms if self._is_entered else None
 
     def statistics(self) -> ShareConsumerStatistics:
@@ -244,7 +246,7 @@ class ShareConsumer(Generic[K, V]):
         """Return the next record, waiting for it.
 
         Raises:
-            AcknowledgementStateError: with explicit acknowledgements, nothing was said of the last.
+            AcknowledgementStateError: mode "explicit", and the last record is not acknowledged.
         """
         record = await self._next(lambda: self._in_hand.next_record(trio.current_time()))
         assert record is not None, "there is no deadline"
@@ -255,13 +257,13 @@ class ShareConsumer(Generic[K, V]):
         return _ShareBatches(self)
 
     async def poll(self, timeout_ms: Duration | None = None) -> ShareRecords[K, V]:
-        """Return what there is, waiting for something to be there.
+        """Return the records that are there, waiting until there are some.
 
         Args:
-            timeout_ms: return nothing after that time; None: wait as long as it takes.
+            timeout_ms: return without records after that time; None: wait as long as it takes.
 
         Raises:
-            AcknowledgementStateError: with explicit acknowledgements, nothing was said of a record.
+            AcknowledgementStateError: mode "explicit", and a record is not acknowledged.
         """
         deadline = (
             trio.current_time() + timeout_or_default("timeout_ms", timeout_ms, math.inf) / 1000
@@ -304,7 +306,7 @@ class ShareConsumer(Generic[K, V]):
             calls.end()
 
     def _want_records(self) -> None:
-        """Have records asked for, unless some are there; also by a call that does not wait."""
+        """Have records fetched, unless some are there; even for a call that does not wait."""
         if self._in_hand.is_empty:
             self._fetcher.is_wanted = True
             self._fetcher.wake()
@@ -314,17 +316,17 @@ class ShareConsumer(Generic[K, V]):
     def acknowledge(
         self, record: ShareRecord[K, V], kind: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """Say what became of a record, as its own methods do.
+        """Acknowledge a record, as its own methods do.
 
         Raises:
-            AcknowledgementStateError: that cannot be said of it, or not any more.
+            AcknowledgementStateError: the record cannot be acknowledged, or not any more.
         """
         self._in_hand.acknowledge(record, AcknowledgeType(kind))
 
     async def commit(self, *, timeout_ms: Duration | None = None) -> Outcome:
-        """Tell brokers what was said of records, and wait; return what came of each partition.
+        """Send the acknowledgements, wait, and return the result of each partition (None: success).
 
-        With implicit acknowledgements everything that was handed over is accepted.
+        In the mode "implicit" everything that was handed over is accepted.
 
         Raises:
             TimedOutError: not every broker has answered in time.
@@ -350,8 +352,8 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def acknowledgement_callback(self) -> AcknowledgementCallback | None:
-        """Called, synchronously, with a partition, offsets that were acknowledged, and the error
-        if that failed.
+        """Called, synchronously, with a partition, the offsets that were acknowledged, and the
+        error if that failed.
         """
         return self._results.callback
 

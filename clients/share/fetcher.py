@@ -1,16 +1,16 @@
-"""Fetches records for a share consumer, and sends brokers what became of them.
+"""Fetches records for a share consumer, and sends its acknowledgements to brokers.
 
 Owns the share sessions with brokers and their requests. Rules:
 1. One task decides (`run`); answers come back through callbacks of the connection and wake it. A
-   broker has one request at a time to answer: the epochs of a session follow each other.
-2. Records are asked for when the program wants some (`is_wanted`) and none are there: the lock of
-   what lies here would run out. With share_acquire_mode "record_limit" one broker is asked at a
-   time.
-3. What became of records goes to the broker that handed them out: with the next question for more,
-   by itself where somebody waits for it (`flush`), where a lock is to be renewed, and at the latest
+   broker gets one request at a time: the epochs of a session follow each other.
+2. Records are fetched when the program wants some (`is_wanted`) and none are there: the locks of
+   records that wait here would run out. With share_acquire_mode "record_limit" one broker is asked
+   at a time.
+3. Acknowledgements go to the broker that delivered the records: with the next fetch, or by
+   themselves if somebody waits for them (`flush`), if a lock is to be renewed, and at the latest
    after a tenth of a lock's time.
-4. When a session's request is lost or refused, its acknowledgements have failed: the broker hands
-   the records out again. Failures go to the call that waits, and to the callback.
+4. When a session's request is lost or refused, its acknowledgements have failed: the broker
+   delivers the records again. Failures go to the call that waits, and to the callback.
 5. Closing a session releases what was not acknowledged.
 
 Called by: `share/consumer`. KIP-932, KIP-1206, KIP-1222; protocol guide, "ShareFetch".
@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_DELAY_S = 3.0  # of an acknowledgement that nobody waits for
 
-# A new leader, or newer metadata, will explain these.
+# The partition has another leader, which newer metadata will name.
 _MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -79,8 +79,12 @@ _MOVED = frozenset(
 )
 
 
-class _Lane:
-    """What goes on with one broker."""
+class _BrokerState:
+    """The session with one broker, and the state of its requests.
+
+    Attributes:
+        served: the serial number of the last request: the broker that waited longest comes first.
+    """
 
     __slots__ = ("is_busy", "is_fetching", "node_id", "retry_at", "served", "session")
 
@@ -90,18 +94,18 @@ class _Lane:
         self.is_busy = False
         self.is_fetching = False
         self.retry_at = 0.0
-        self.served = 0  # when it was asked the last time
+        self.served = 0
 
 
 class ShareFetcher:
     """See the module.
 
     Args:
-        on_records: called when there may be something to take.
-        fail: called with what the program must know.
+        on_records: called when there may be records to take.
+        fail: called with errors that the program's next call is to raise.
 
     Attributes:
-        lock_timeout_ms: how long records are locked for this member; None before any came.
+        lock_timeout_ms: how long records are locked for this member; None before the first.
         is_wanted: the program has asked for records, and has got none since.
     """
 
@@ -127,7 +131,7 @@ class ShareFetcher:
         self._on_records = on_records
         self._fail = fail
         self._assigned: frozenset[TopicIdPartition] = frozenset()
-        self._lanes: dict[int, _Lane] = {}
+        self._brokers: dict[int, _BrokerState] = {}
         self._wake = trio.Event()
         self._idle = trio.Event()  # replaced; set when a request has ended
         self._pending_since: float | None = None
@@ -138,12 +142,12 @@ class ShareFetcher:
     # -- what is wanted -------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Ask for records of these partitions, and of no others."""
+        """Fetch records of these partitions, and of no others."""
         self._assigned = frozenset(partitions)
         self.wake()
 
     def wake(self) -> None:
-        """Look again what is to be sent."""
+        """Have `run` check again what is to be sent."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -175,30 +179,30 @@ class ShareFetcher:
     # -- what is sent ---------------------------------------------------------------------------
 
     def _send_all(self) -> float:
-        """Send what can be sent; return when to look again, unless something happens before."""
+        """Send what can be sent; return when to check again, unless something happens before."""
         now = trio.current_time()
         pending = self._in_hand.pending
         flush_at = self._flush_at(now)
         by_node = self._partitions_by_leader() if self._needs_records() else {}
         again_at = flush_at if pending else math.inf
-        lanes = [self._lane(node_id) for node_id in {*by_node, *pending.node_ids}]
-        for lane in sorted(lanes, key=lambda lane: lane.served):
-            if lane.is_busy:
+        brokers = [self._broker(node_id) for node_id in {*by_node, *pending.node_ids}]
+        for broker in sorted(brokers, key=lambda broker: broker.served):
+            if broker.is_busy:
                 continue
-            if lane.retry_at > now:
-                again_at = min(again_at, lane.retry_at)
+            if broker.retry_at > now:
+                again_at = min(again_at, broker.retry_at)
                 continue
-            node = self._cluster.node(lane.node_id)
+            node = self._cluster.node(broker.node_id)
             if node is None or not node.is_ready:
-                again_at = min(again_at, self._reach(lane, node, now))
+                again_at = min(again_at, self._connect(broker, node, now))
                 continue
-            self._send_to(lane, node, by_node.get(lane.node_id, []), flush_at <= now)
+            self._send_to(broker, node, by_node.get(broker.node_id, []), flush_at <= now)
         if not pending:
             self._is_flushing = False
         return again_at
 
     def _flush_at(self, now: float) -> float:
-        """When what is pending has to be sent by itself."""
+        """When pending acknowledgements have to be sent without a fetch."""
         if not self._in_hand.pending:
             self._pending_since = None
             return math.inf
@@ -222,20 +226,24 @@ class ShareFetcher:
                 by_node.setdefault(leader[0], []).append(partition)
         return by_node
 
-    def _lane(self, node_id: int) -> _Lane:
-        lane = self._lanes.get(node_id)
-        if lane is None:
-            lane = self._lanes[node_id] = _Lane(node_id)
-        return lane
+    def _broker(self, node_id: int) -> _BrokerState:
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            broker = self._brokers[node_id] = _BrokerState(node_id)
+        return broker
 
-    def _reach(self, lane: _Lane, node: BrokerNode | None, now: float) -> float:
-        """Connect to a broker; what it had handed out is lost with the connection."""
-        if lane.session.is_open:
-            lane.session.reset()
-        lost = self._in_hand.pending.take(lane.node_id)
+    def _connect(self, broker: _BrokerState, node: BrokerNode | None, now: float) -> float:
+        """Connect to a broker: acknowledgements for the lost connection's records have failed.
+
+        Returns:
+            when to check again.
+        """
+        if broker.session.is_open:
+            broker.session.reset()
+        lost = self._in_hand.pending.take(broker.node_id)
         if lost:
             self._results.failed(lost, ShareSessionNotFoundError("the connection was lost"))
-            self._told()
+            self._wake_waiters()
         if node is None:
             self._cluster.request_refresh()
             return now + self._config.retry_backoff_ms / 1000
@@ -243,28 +251,30 @@ class ShareFetcher:
         return max(node.ready_at, now + self._config.retry_backoff_ms / 1000)
 
     def _send_to(
-        self, lane: _Lane, node: BrokerNode, wanted: list[TopicIdPartition], is_due: bool
+        self, broker: _BrokerState, node: BrokerNode, wanted: list[TopicIdPartition], is_due: bool
     ) -> None:
         pending = self._in_hand.pending
-        if not lane.session.is_open and lane.node_id in pending.node_ids:
-            lost = pending.take(lane.node_id)
+        if not broker.session.is_open and broker.node_id in pending.node_ids:
+            lost = pending.take(broker.node_id)
             self._results.failed(lost, error_for(ErrorCode.SHARE_SESSION_NOT_FOUND))
-            self._told()
+            self._wake_waiters()
         may_fetch = bool(wanted) and self._may_fetch()
-        if may_fetch and pending.goes_with_a_fetch(lane.node_id, wanted):
-            self._fetch(lane, node, wanted)
-        elif lane.node_id in pending.node_ids and (is_due or may_fetch):
-            self._acknowledge(lane, node)
+        if may_fetch and pending.fits_fetch(broker.node_id, wanted):
+            self._fetch(broker, node, wanted)
+        elif broker.node_id in pending.node_ids and (is_due or may_fetch):
+            self._acknowledge(broker, node)
 
     def _may_fetch(self) -> bool:
         limited = self._config.share_acquire_mode == "record_limit"
-        return not (limited and any(lane.is_fetching for lane in self._lanes.values()))
+        return not (limited and any(broker.is_fetching for broker in self._brokers.values()))
 
-    def _fetch(self, lane: _Lane, node: BrokerNode, wanted: list[TopicIdPartition]) -> None:
+    def _fetch(
+        self, broker: _BrokerState, node: BrokerNode, wanted: list[TopicIdPartition]
+    ) -> None:
         config = self._config
-        sent = self._in_hand.pending.take(lane.node_id)
-        epoch = lane.session.epoch
-        named = lane.session.fetch(wanted, sent)
+        sent = self._in_hand.pending.take(broker.node_id)
+        epoch = broker.session.epoch
+        named = broker.session.fetch(wanted, sent)
         request = ShareFetchRequest(
             group_id=config.group_id,
             member_id=self._member_id,
@@ -279,23 +289,23 @@ class ShareFetcher:
             forgotten_topics_data=named.forgotten,
         )
         names = {(each.topic_id, each.topic_partition.partition): each for each in (*wanted, *sent)}
-        lane.is_fetching = True
+        broker.is_fetching = True
         timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
         self._send(
-            lane,
+            broker,
             node,
             request,
             sent,
             timeout_s,
-            lambda response: self._fetched(lane, names, sent, response),
+            lambda response: self._fetched(broker, names, sent, response),
         )
 
-    def _acknowledge(self, lane: _Lane, node: BrokerNode) -> None:
-        sent = self._in_hand.pending.take(lane.node_id)
-        request = self._acknowledgement(lane.session.epoch, sent)
+    def _acknowledge(self, broker: _BrokerState, node: BrokerNode) -> None:
+        sent = self._in_hand.pending.take(broker.node_id)
+        request = self._acknowledgement(broker.session.epoch, sent)
         names = {(each.topic_id, each.topic_partition.partition): each for each in sent}
         self._send(
-            lane,
+            broker,
             node,
             request,
             sent,
@@ -314,66 +324,70 @@ class ShareFetcher:
 
     def _send(
         self,
-        lane: _Lane,
+        broker: _BrokerState,
         node: BrokerNode,
         request: ShareFetchRequest | ShareAcknowledgeRequest,
         sent: Acknowledgements,
         timeout_s: float,
         read: Callable[[Any], None],
     ) -> None:
-        """Send a request of a session; `read` gets its answer, unless that is a refusal."""
+        """Send a request of a session; `read` gets its answer, unless that is an error."""
         self._served += 1
-        lane.served = self._served
+        broker.served = self._served
         try:
             reply = node.send(request, timeout_s)
         except KafkaClientError as error:
-            self._lost(lane, sent, error)
+            self._session_failed(broker, sent, error)
             return
-        lane.is_busy = True
+        broker.is_busy = True
         self._results.sent(sent)
-        reply.then(lambda reply: self._answered(lane, node, sent, read, reply))
+        reply.then(lambda reply: self._answered(broker, node, sent, read, reply))
 
-    # -- what is answered -----------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------
 
     def _answered(
         self,
-        lane: _Lane,
+        broker: _BrokerState,
         node: BrokerNode,
         sent: Acknowledgements,
         read: Callable[[Any], None],
         reply: Reply,
     ) -> None:
-        lane.is_busy = lane.is_fetching = False
+        broker.is_busy = broker.is_fetching = False
         self._results.ended(sent)
         try:
             response: ShareFetchResponse | ShareAcknowledgeResponse = reply.value()
         except ConnectionLost as error:
-            self._lost(lane, sent, node.client_error(error))
+            self._session_failed(broker, sent, node.client_error(error))
             return
         if response.error_code != ErrorCode.NONE:
-            self._lost(lane, sent, error_for(response.error_code, response.error_message))
+            self._session_failed(
+                broker, sent, error_for(response.error_code, response.error_message)
+            )
             return
         if response.acquisition_lock_timeout_ms > 0:
             self.lock_timeout_ms = response.acquisition_lock_timeout_ms
-        lane.session.answered()
+        broker.session.answered()
         read(response)
-        self._told()
+        self._wake_waiters()
 
-    def _lost(self, lane: _Lane, sent: Acknowledgements, error: KafkaClientError) -> None:
-        """A session's request failed: it is opened again, if that may help."""
-        lane.is_fetching = False
-        lane.session.reset()
-        lane.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
+    def _session_failed(
+        self, broker: _BrokerState, sent: Acknowledgements, error: KafkaClientError
+    ) -> None:
+        """A session's request failed: open another one, or report what repeating cannot help."""
+        broker.is_fetching = False
+        broker.session.reset()
+        broker.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
         if isinstance(error, RetriableError):
             self._cluster.request_refresh()
-            logger.debug("the share session with broker %s is lost: %s", lane.node_id, error)
+            logger.debug("the share session with broker %s is lost: %s", broker.node_id, error)
         else:
             self._fail(error)
         if sent:
             self._results.failed(sent, error)
-        self._told()
+        self._wake_waiters()
 
-    def _told(self) -> None:
+    def _wake_waiters(self) -> None:
         """Wake the task that waits for answers."""
         self._idle.set()
         self._idle = trio.Event()
@@ -396,7 +410,7 @@ class ShareFetcher:
 
     def _fetched(
         self,
-        lane: _Lane,
+        broker: _BrokerState,
         names: Mapping[tuple[bytes, int], TopicIdPartition],
         sent: Acknowledgements,
         response: ShareFetchResponse,
@@ -416,21 +430,25 @@ class ShareFetcher:
                     self._refused(partition, data, response)
                 elif data.acquired_records:
                     has_records = True
-                    self._take(lane, partition, data)
+                    self._take(broker, partition, data)
         if has_failed and not has_records:
-            lane.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
+            broker.retry_at = trio.current_time() + self._config.retry_backoff_ms / 1000
         self._results.answered(sent, answered)
         if has_records:
             self._on_records()
 
-    def _take(self, lane: _Lane, partition: TopicIdPartition, data: SharePartitionData) -> None:
-        """Take over what a broker has acquired of a partition for this member."""
+    def _take(
+        self, broker: _BrokerState, partition: TopicIdPartition, data: SharePartitionData
+    ) -> None:
+        """Take in the records of a partition that a broker has acquired for this member."""
         buffer = records_view(data.records)
         acquired = read_acquired(buffer, data.acquired_records, check_crcs=self._config.check_crcs)
         locked_until_s = trio.current_time() + (self.lock_timeout_ms or 30_000) / 1000
         in_hand = self._in_hand
-        in_hand.say_of_gaps(lane.node_id, partition, acquired.gaps, GAP)
-        in_hand.say_of_gaps(lane.node_id, partition, acquired.rejected, AcknowledgeType.REJECT)
+        in_hand.acknowledge_undelivered(broker.node_id, partition, acquired.gaps, GAP)
+        in_hand.acknowledge_undelivered(
+            broker.node_id, partition, acquired.rejected, AcknowledgeType.REJECT
+        )
         if acquired.failure is not None:
             topic, index = partition.topic_partition
             self._fail(
@@ -440,10 +458,14 @@ class ShareFetcher:
                     f" {acquired.failure}",
                 )
             )
-        found = self._read(lane, partition, acquired.found)
-        in_hand.add(ShareBatch(partition, lane.node_id, found, locked_until_s, in_hand.acknowledge))
+        found = self._read(broker, partition, acquired.found)
+        in_hand.add(
+            ShareBatch(partition, broker.node_id, found, locked_until_s, in_hand.acknowledge)
+        )
 
-    def _read(self, lane: _Lane, partition: TopicIdPartition, found: list[Found]) -> list[Found]:
+    def _read(
+        self, broker: _BrokerState, partition: TopicIdPartition, found: list[Found]
+    ) -> list[Found]:
         """Return the records whose keys and values can be read; the others are released."""
         if not self._deserializers:
             return found
@@ -460,7 +482,9 @@ class ShareFetcher:
                 self._fail(error)
             else:
                 read.append(each._replace(row=row._replace(key=key, value=value)))
-        self._in_hand.say_of_gaps(lane.node_id, partition, released, AcknowledgeType.RELEASE)
+        self._in_hand.acknowledge_undelivered(
+            broker.node_id, partition, released, AcknowledgeType.RELEASE
+        )
         return read
 
     def _refused(
@@ -475,7 +499,7 @@ class ShareFetcher:
             self._fail(type(error)(f"{topic}-{index}: {error}", code=error.code))
 
     def _note_leader(self, partition: TopicIdPartition, data: Any, response: Any) -> None:
-        """Take the new leader that is named beside an error, or ask who it is."""
+        """Use the new leader that an error names, or have metadata fetched."""
         endpoints = [
             BrokerAddress(each.node_id, each.host, each.port, each.rack)
             for each in response.node_endpoints
@@ -494,30 +518,33 @@ class ShareFetcher:
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Tell every broker what is pending, and release the rest; errors go to the callback."""
+        """Send what is pending, and close the sessions, which releases the rest.
+
+        Errors go to the callback.
+        """
         self._assigned = frozenset()
         async with trio.open_nursery() as nursery:
-            for lane in list(self._lanes.values()):
-                nursery.start_soon(run_aside, self._close_lane, lane)
+            for broker in list(self._brokers.values()):
+                nursery.start_soon(run_aside, self._close_session, broker)
 
-    async def _close_lane(self, lane: _Lane) -> None:
-        while lane.is_busy:
+    async def _close_session(self, broker: _BrokerState) -> None:
+        while broker.is_busy:
             await self._idle.wait()
-        sent = self._in_hand.pending.take(lane.node_id)
-        node = self._cluster.node(lane.node_id)
-        if not lane.session.is_open or node is None or not node.is_connected:
+        sent = self._in_hand.pending.take(broker.node_id)
+        node = self._cluster.node(broker.node_id)
+        if not broker.session.is_open or node is None or not node.is_connected:
             if sent:
                 self._results.failed(sent, error_for(ErrorCode.SHARE_SESSION_NOT_FOUND))
             return
         names = {(each.topic_id, each.topic_partition.partition): each for each in sent}
         request = self._acknowledgement(CLOSING_EPOCH, sent)
-        lane.session.reset()
+        broker.session.reset()
         try:
             response = await node.request(request, self._config.request_timeout_ms / 1000)
             if response.error_code != ErrorCode.NONE:
                 raise error_for(response.error_code, response.error_message)
         except KafkaClientError as error:
-            logger.info("closing the share session with broker %s: %s", lane.node_id, error)
+            logger.info("closing the share session with broker %s: %s", broker.node_id, error)
             if sent:
                 self._results.failed(sent, error)
             return

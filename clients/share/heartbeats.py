@@ -1,4 +1,4 @@
-"""The heartbeats of a member of a share group: which topics it wants, as far as that is news.
+"""The heartbeats of a member of a share group, with its topics where they have changed.
 
 Sans-IO. Called by: `heartbeat_member/member`; `share/member` says what is wanted. KIP-932; protocol
 guide, "ShareGroupHeartbeat".
@@ -24,21 +24,21 @@ class ShareHeartbeats:
     group_id: str
     rack_id: str | None = None
     topics: frozenset[str] = frozenset()
-    _told: frozenset[str] | None = field(default=None)
+    _last_sent: frozenset[str] | None = field(default=None)
 
     def make(
         self, member_id: str, member_epoch: int, owned: Assignment | None
     ) -> ShareGroupHeartbeatRequest:
-        """Return the next heartbeat; it need not say what the member owns."""
+        """Return the next heartbeat; what the member owns is not part of it."""
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=member_id, member_epoch=member_epoch
         )
-        tells_all = member_epoch == JOIN_EPOCH or self._told is None
-        if tells_all:
+        is_full = member_epoch == JOIN_EPOCH or self._last_sent is None
+        if is_full:
             request.rack_id = self.rack_id
-        if tells_all or self._told != self.topics:
+        if is_full or self._last_sent != self.topics:
             request.subscribed_topic_names = sorted(self.topics)
-        self._told = self.topics
+        self._last_sent = self.topics
         return request
 
     def leave(self, member_id: str) -> ShareGroupHeartbeatRequest:
@@ -48,5 +48,5 @@ class ShareHeartbeats:
         )
 
     def forget(self) -> None:
-        """Send everything with the next one: nobody knows what the coordinator has heard."""
-        self._told = None
+        """Send everything with the next one: the coordinator may not have got the last one."""
+        self._last_sent = None

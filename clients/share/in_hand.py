@@ -1,12 +1,12 @@
-"""What a share consumer's program has in hand, and what it has not got yet.
+"""The records that a share consumer's program has in hand, and those it has not got yet.
 
 Rules:
 1. With implicit acknowledgements, asking for more accepts what was handed over before. With
-   explicit ones the program says of each record what became of it, before it asks for more; a
-   record that is renewed is kept, and what became of it may be said later.
-2. A record whose lock is over is not handed over: somebody else gets it.
-3. A body that an error has stopped has not finished: what it has in hand is released. So is, with
-   explicit acknowledgements, what nothing was said of when the consumer is closed.
+   explicit ones the program acknowledges each record before it asks for more; a record that is
+   renewed is kept, and may be acknowledged later.
+2. A record whose lock has run out is not handed over: another member gets it.
+3. When the consumer is closed, what is in hand is released after an error, or if acknowledgements
+   are explicit; else it is accepted.
 
 No await comes between taking something and handing it over, so that a cancelled call loses nothing.
 
@@ -37,23 +37,22 @@ class InHand:
         on_first: see `PendingAcknowledgements`.
 
     Attributes:
-        pending: what is to be sent to brokers.
+        pending: acknowledgements that are to be sent to brokers.
     """
 
     def __init__(self, *, is_explicit: bool, on_first: Callable[[], None]) -> None:
         self.pending = PendingAcknowledgements(on_first)
         self._is_explicit = is_explicit
         self._waiting: deque[ShareBatch[Any, Any]] = deque()  # not handed over yet
-        self._open: deque[ShareRecord[Any, Any]] = (
-            deque()
-        )  # the rest of a batch that goes one by one
-        self._held: dict[_Key, ShareRecord[Any, Any]] = {}  # handed over, and nothing said of them
+        # The rest of a batch whose records are handed over one by one.
+        self._open: deque[ShareRecord[Any, Any]] = deque()
+        self._held: dict[_Key, ShareRecord[Any, Any]] = {}  # handed over, and not acknowledged
         self._renewed: set[_Key] = set()  # of those, the ones that may stay in hand
 
     # -- what comes -----------------------------------------------------------------------------
 
     def add(self, batch: ShareBatch[Any, Any]) -> None:
-        """Take what a broker has handed out."""
+        """Add a batch that a broker has delivered."""
         if batch.records:
             self._waiting.append(batch)
 
@@ -69,25 +68,25 @@ class InHand:
 
     @property
     def held_records(self) -> int:
-        """How many were handed over, and nothing was said of them."""
+        """How many were handed over, and are not acknowledged."""
         return len(self._held)
 
     # -- what goes to the program ---------------------------------------------------------------
 
     def finish(self) -> None:
-        """The program asks for more.
+        """The program asks for more: accept what it has (implicit), or require that it said so.
 
         Raises:
-            AcknowledgementStateError: it has not said what became of a record.
+            AcknowledgementStateError: a record is not acknowledged.
         """
         if not self._is_explicit:
-            self._say_of_held(AcknowledgeType.ACCEPT)
+            self._acknowledge_held(AcknowledgeType.ACCEPT)
             return
         for key, record in self._held.items():
             if key not in self._renewed:
                 raise AcknowledgementStateError(
-                    f"nothing was said of the record at offset {record.offset} of {record.topic}-"
-                    f"{record.partition}: accept, release, reject or renew it before the next call"
+                    f"the record at offset {record.offset} of {record.topic}-{record.partition} is"
+                    " not acknowledged: accept, release, reject or renew it before the next call"
                 )
 
     def next_record(self, now_s: float) -> ShareRecord[Any, Any] | None:
@@ -120,7 +119,7 @@ class InHand:
         return None
 
     def next_batches(self, now_s: float, limit: int) -> list[ShareBatch[Any, Any]]:
-        """Return what is there, `limit` records at most."""
+        """Return all batches that are there, with `limit` records at most."""
         batches: list[ShareBatch[Any, Any]] = []
         while limit > 0 and (batch := self.next_batch(now_s, limit)) is not None:
             limit -= len(batch)
@@ -128,7 +127,7 @@ class InHand:
         return batches
 
     def put_back(self, batches: list[ShareBatch[Any, Any]]) -> None:
-        """Take back what was handed over last, and has not reached the program."""
+        """Take back batches that were handed over last, and did not reach the program."""
         self._close_open()
         for batch in reversed(batches):
             for record in batch.records:
@@ -143,10 +142,10 @@ class InHand:
     def _hold(self, record: ShareRecord[Any, Any]) -> None:
         key = (record.batch.partition_key, record.offset)
         self._held[key] = record
-        self._renewed.discard(key)  # of a delivery before
+        self._renewed.discard(key)  # of an earlier delivery
 
     def _close_open(self) -> None:
-        """Give what is left of an open batch back, to be taken in another way."""
+        """Put what is left of an open batch back, to be taken in another way."""
         if self._open:
             first = self._open[0].batch
             _, rest = first.split(len(first) - len(self._open))
@@ -156,10 +155,10 @@ class InHand:
     # -- what the program says ------------------------------------------------------------------
 
     def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
-        """Say what became of a record; until that is sent, another word may replace it.
+        """Acknowledge a record; until that is sent, another acknowledgement may replace it.
 
         Raises:
-            AcknowledgementStateError: that cannot be said, or not any more.
+            AcknowledgementStateError: acknowledgements are implicit, or it is not in hand any more.
         """
         if not self._is_explicit:
             raise AcknowledgementStateError(
@@ -183,25 +182,25 @@ class InHand:
             self._renewed.add(key)
         self.pending.add(batch.node_id, *key, kind)
 
-    def say_of_gaps(
+    def acknowledge_undelivered(
         self, node_id: int, partition: TopicIdPartition, offsets: list[int], kind: int
     ) -> None:
-        """Acknowledge acquired offsets that have no records, which no program can do."""
+        """Acknowledge acquired offsets whose records the program never gets."""
         for offset in offsets:
             self.pending.add(node_id, partition, offset, kind)
 
     def settle(self, *, is_done: bool) -> None:
-        """Nothing more is asked for: what is in hand is done, or is not.
+        """The consumer is closed: accept or release what is in hand, and drop the rest (rule 3).
 
         Args:
-            is_done: the program has ended in good order.
+            is_done: the program has ended without an error.
         """
         accepts = is_done and not self._is_explicit
-        self._say_of_held(AcknowledgeType.ACCEPT if accepts else AcknowledgeType.RELEASE)
+        self._acknowledge_held(AcknowledgeType.ACCEPT if accepts else AcknowledgeType.RELEASE)
         self._waiting.clear()
         self._open.clear()
 
-    def _say_of_held(self, kind: AcknowledgeType) -> None:
+    def _acknowledge_held(self, kind: AcknowledgeType) -> None:
         for (partition, offset), record in self._held.items():
             self.pending.add(record.batch.node_id, partition, offset, kind)
         self._held.clear()

@@ -1,7 +1,7 @@
-"""Keeps a share consumer in its group: does what `heartbeat_member` says.
+"""Keeps a share consumer in its group: the Trio shell of `heartbeat_member`.
 
-Partitions are given up and taken over at once: several members read the same partition, and what a
-member has in hand it may acknowledge also when the partition is not its any more.
+Partitions are given up and taken over at once: several members read the same partition, and a
+member may acknowledge the records in its hands after the partition was taken from it.
 
 Called by: `share/consumer`. KIP-932, "Group membership".
 """
@@ -36,7 +36,7 @@ class ShareMember:
 
     Args:
         assign: called with the partitions that the member is to read.
-        is_working: whether the program is in a call; a program that is counts as alive.
+        is_working: whether the program is in a call, and so counts as alive.
         on_failure: called when the membership has ended for good.
     """
 
@@ -76,12 +76,12 @@ class ShareMember:
 
     @property
     def member_id(self) -> str:
-        """As whom it is in the group."""
+        """The id of the member in the group."""
         return self._member.member_id
 
     @property
     def member_epoch(self) -> int:
-        """In the group; 0 before it is in it."""
+        """The epoch of the member; 0 before it has joined."""
         return self._member.member_epoch
 
     @property
@@ -90,7 +90,7 @@ class ShareMember:
         return self._member.owned
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Want these topics, and be in the group for it."""
+        """Subscribe to these topics, and join the group for them."""
         self._heartbeats.topics = topics
         self._cluster.set_topics(topics)
         self._member.subscribe()
@@ -103,9 +103,9 @@ class ShareMember:
             self._wake.set()
 
     def raise_failure(self) -> None:
-        """Raise what has ended the membership, if anything has.
+        """Raise the error that has ended the membership, if one has.
 
-        It stays so, but for a lack of rights: after that the next call joins again.
+        It has ended for good, except after a lack of rights: then the next call joins again.
         """
         failure = self._member.failure
         if failure is not None:
@@ -113,12 +113,12 @@ class ShareMember:
             raise type(failure)(failure.message, code=failure.code)
 
     def metadata_changed(self) -> None:
-        """Topics of the assignment may have names now."""
+        """Go on if topics of the assignment have names now."""
         if self._member.state is MemberState.RECONCILING:
             self._wake.set()
 
     async def leave(self) -> None:
-        """Leave, as far as the coordinator can be reached."""
+        """Leave the group, if the coordinator can be reached."""
         request = self._member.leave()
         self._member.forget_owned()
         self._heartbeats.topics = frozenset()
@@ -127,7 +127,7 @@ class ShareMember:
             await self._coordinator.leave(request)
 
     async def run(self) -> None:
-        """Be a member as long as the consumer is open."""
+        """Send heartbeats and follow assignments until cancelled."""
         member = self._member
         while True:
             self._wake = trio.Event()
@@ -143,7 +143,7 @@ class ShareMember:
                 await self._beat(request)
 
     def _reconcile(self) -> bool:
-        """Read what the member is assigned; return whether metadata has to name topics first."""
+        """Follow the assignment; return whether metadata has to name topics first."""
         member = self._member
         while member.failure is None:
             step = member.step(_now_ms())

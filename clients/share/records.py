@@ -1,12 +1,12 @@
-"""What a share consumer hands over: records that wait for a word of what became of them.
+"""What a share consumer hands over: records that are to be acknowledged.
 
-Owns `ShareRecord`, `ShareBatch` (what one broker handed out of one partition at once), and
+Owns `ShareRecord`, `ShareBatch` (what one broker delivered of one partition at once), and
 `read_acquired`, which finds the acquired records in what the broker sent. Rules:
 1. A broker sends whole record batches, and names the offsets in them that it has acquired for this
    member: only those are handed over.
-2. An acquired offset without a record (of a marker, or compacted away) is a gap, of which the
-   broker must know, too; one in a batch that cannot be read is rejected, so that it comes to
-   nobody any more.
+2. An acquired offset without a record (of a marker, or compacted away) is a gap, which is
+   acknowledged as such; one in a batch that cannot be read is rejected, so that nobody gets it
+   again.
 
 Pure. Called by: `fetcher`; programs get these objects. KIP-932.
 """
@@ -38,7 +38,7 @@ class ShareRecord(Generic[K, V]):
     """One record; `timestamp` is -1 when its producer gave none.
 
     Attributes:
-        delivery_count: how often it was delivered, this time included.
+        delivery_count: how often it was delivered, including this time.
     """
 
     __slots__ = (
@@ -80,31 +80,32 @@ class ShareRecord(Generic[K, V]):
         """Where it comes from."""
         return self.batch.topic_partition
 
-    # What becomes of it; each raises AcknowledgementStateError where that cannot be said any more.
+    # Each raises AcknowledgementStateError if the record cannot be acknowledged, or not any more.
 
     def accept(self) -> None:
-        """It is done."""
+        """Acknowledge it as done."""
         self.batch.acknowledge_record(self, AcknowledgeType.ACCEPT)
 
     def release(self) -> None:
-        """Have it delivered again, to whomever."""
+        """Have it delivered again, to any member."""
         self.batch.acknowledge_record(self, AcknowledgeType.RELEASE)
 
     def reject(self) -> None:
-        """Have it delivered to nobody any more: it cannot be worked on."""
+        """Have it never delivered again: it cannot be processed."""
         self.batch.acknowledge_record(self, AcknowledgeType.REJECT)
 
     def renew(self) -> None:
-        """Have its lock begin again: it is still being worked on."""
+        """Have its lock begin again: it is still being processed."""
         self.batch.acknowledge_record(self, AcknowledgeType.RENEW)
 
 
 class ShareBatch(Generic[K, V]):
-    """Records of one partition that one broker handed out at once.
+    """Records of one partition that one broker delivered at once.
 
     Attributes:
-        node_id: the broker, which has to hear what became of them.
-        locked_until_s: when the broker hands them out again, unless it has heard by then.
+        node_id: the broker, which their acknowledgements go to.
+        locked_until_s: when the broker delivers again those that are not acknowledged (Trio's
+            clock).
     """
 
     __slots__ = ("acknowledge_record", "locked_until_s", "node_id", "partition_key", "records")
@@ -141,10 +142,10 @@ class ShareBatch(Generic[K, V]):
         return self.partition_key.topic_partition
 
     def acknowledge(self, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say of all records what became of them.
+        """Acknowledge all records in the same way.
 
         Raises:
-            AcknowledgementStateError: of one that cannot be said any more.
+            AcknowledgementStateError: one cannot be acknowledged, or not any more.
         """
         for record in self.records:
             self.acknowledge_record(record, kind)
@@ -186,7 +187,7 @@ class ShareRecords(Generic[K, V]):
         return (record for batch in self.batches for record in batch.records)
 
 
-# Out of a broker's answer
+# Reading a broker's answer
 
 
 class Found(NamedTuple):
@@ -199,7 +200,11 @@ class Found(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """What is in an answer of what was acquired; `failure`: why some were rejected."""
+    """The acquired records of a partition, and the offsets of gaps and unreadable records.
+
+    Attributes:
+        failure: the first error for which records are rejected.
+    """
 
     found: list[Found]
     gaps: list[int]
@@ -230,7 +235,7 @@ def read_acquired(
                 unreadable = range(header.base_offset, header.next_offset)
                 rejected += [offset for offset in unreadable if offset in counts]
     except KafkaError as error:
-        failure = failure or error  # no batch can be distinguished from the next one any more
+        failure = failure or error  # where the next batch begins is unknown
         last = max((each.row.offset for each in found), default=-1)
         rejected += [offset for offset in counts if offset > last and offset not in rejected]
     left = counts.keys() - {each.row.offset for each in found} - set(rejected)

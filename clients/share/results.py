@@ -1,6 +1,6 @@
-"""What came of acknowledgements: for calls that wait for them, and for the program's callback.
+"""The results of acknowledgements, for calls that wait for them and for the program's callback.
 
-Called by: `fetcher`, which learns it; `share/consumer`.
+Called by: `fetcher`, which reports them; `share/consumer`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AcknowledgementResults:
 
     Attributes:
         callback: called with a partition, offsets that were acknowledged, and why that failed.
-        in_flight: how many requests with acknowledgements are not answered.
+        in_flight: how many requests with acknowledgements are not answered yet.
     """
 
     def __init__(self, fail: Callable[[Exception], None]) -> None:
@@ -38,7 +38,7 @@ class AcknowledgementResults:
 
     @contextmanager
     def collected(self) -> Iterator[Outcome]:
-        """Collect what comes of each partition while the body runs; an error outlives a success."""
+        """Collect the results by partition while the body runs; an error is never overwritten."""
         outcome: Outcome = {}
         self._collectors.append(outcome)
         try:
@@ -48,11 +48,11 @@ class AcknowledgementResults:
             self._collectors = [each for each in self._collectors if each is not outcome]
 
     def sent(self, acknowledgements: Acknowledgements) -> None:
-        """They are on their way."""
+        """Acknowledgements were sent."""
         self.in_flight += bool(acknowledgements)
 
     def ended(self, acknowledgements: Acknowledgements) -> None:
-        """Their request has ended, in one way or the other."""
+        """Their request has ended, whatever the result."""
         self.in_flight -= bool(acknowledgements)
 
     def failed(self, acknowledgements: Acknowledgements, error: KafkaClientError) -> None:

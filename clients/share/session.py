@@ -1,10 +1,10 @@
-"""The share session with one broker: which partitions it knows to be asked for, and its epoch.
+"""The share session with one broker: which partitions it is to give, and the next epoch.
 
 Rules:
 1. The first request opens the session (epoch 0) and names every partition. Later ones name what is
    new, what is not wanted any more, and what acknowledgements are for; each has the next epoch.
-2. A session whose request was not answered, or refused, is opened again: the broker has released
-   what it had handed out in the one before, or will. Acknowledgements need a session that is open.
+2. After a request that was not answered, or refused, another session is opened: the broker has
+   released the records of the one before, or will. Acknowledgements need a session that is open.
 3. Closing it (epoch -1) releases what was not acknowledged.
 
 Sans-IO. Called by: `fetcher`. KIP-932, "Share sessions".
@@ -34,7 +34,7 @@ CLOSING_EPOCH: Final = -1
 
 
 class Named(NamedTuple):
-    """The partitions that a fetch names: asked for from now on, and not any more."""
+    """The partitions that a fetch names: those that are new or acknowledged, and those to drop."""
 
     topics: list[ShareFetchTopic]
     forgotten: list[ShareForgottenTopic]
@@ -59,7 +59,7 @@ class ShareSession:
     def fetch(
         self, wanted: Collection[TopicIdPartition], acknowledgements: Acknowledgements
     ) -> Named:
-        """Ask for these partitions, and no others; return what the request names for it."""
+        """Fetch these partitions, and no others; return what the request has to name."""
         assert self.is_open or not acknowledgements, "nothing was handed out in a new session"
         chosen = frozenset(wanted)
         named: dict[TopicIdPartition, Mapping[int, int]] = {
@@ -86,7 +86,7 @@ class ShareSession:
         self.epoch = self.epoch + 1 if self.epoch < MAX_INT32 else 1
 
     def reset(self) -> None:
-        """Nobody knows what the broker has heard, or it knows no session: open another one."""
+        """Begin another session: the broker has none, or it is unknown what it has got."""
         self.epoch = OPENING_EPOCH
         self._partitions = frozenset()
 

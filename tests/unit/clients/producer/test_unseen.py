@@ -11,7 +11,7 @@ import trio
 from kraftrio.clients.errors import InvalidRecordError
 from kraftrio.clients.producer.batch import Delivery, wait_batch
 from kraftrio.clients.producer.producer import Producer
-from kraftrio.clients.producer.unseen import TELLER
+from kraftrio.clients.producer.unseen import WARNINGS
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import ApiKey
 from tests.unit.clients.fake_cluster import FakeCluster, fake_cluster
@@ -21,10 +21,10 @@ from tests.unit.clients.producer.test_producer import refusal
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
     """Each test is told of at once."""
-    TELLER.forget()
+    WARNINGS.forget()
     yield
     gc.collect()
-    TELLER.forget()
+    WARNINGS.forget()
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

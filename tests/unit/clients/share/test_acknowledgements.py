@@ -57,8 +57,8 @@ def test_what_goes_with_a_fetch() -> None:
     """Only of what is fetched there; a broker that renews locks reads nothing."""
     pending = PendingAcknowledgements(lambda: None)
     pending.add(1, P0, 5, ACCEPT)
-    assert pending.goes_with_a_fetch(1, [P0]) and not pending.goes_with_a_fetch(1, [P1])
-    assert pending.goes_with_a_fetch(2, [])
+    assert pending.fits_fetch(1, [P0]) and not pending.fits_fetch(1, [P1])
+    assert pending.fits_fetch(2, [])
     pending.add(1, P0, 6, RENEW)
-    assert not pending.goes_with_a_fetch(1, [P0])
+    assert not pending.fits_fetch(1, [P0])
     assert is_renewing(pending.take(1)) and not is_renewing({P0: {1: ACCEPT}})

@@ -148,7 +148,7 @@ def test_the_end(explicit: bool, is_done: bool, said: AcknowledgeType) -> None:
     assert sent(in_hand) == {0: said} and in_hand.is_empty
 
 
-def test_gaps_are_told() -> None:
+def test_gaps_are_acknowledged() -> None:
     in_hand = holding(1)
-    in_hand.say_of_gaps(1, P0, [7, 8], GAP)
+    in_hand.acknowledge_undelivered(1, P0, [7, 8], GAP)
     assert sent(in_hand) == {7: GAP, 8: GAP}
