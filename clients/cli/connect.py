@@ -1,11 +1,11 @@
-"""Which cluster a command is about, and how its clients are set.
+"""Which cluster a command uses, and with which settings.
 
 Owns `TargetCluster` and `find_target`. Rules:
-1. What is nearer wins: `--bootstrap-server`, then `bootstrap.servers` of the `--config` file, then
-   KRAFTRIO_BOOTSTRAP_SERVER, then localhost:9092.
-2. The file is a Java client's properties file as it is. What our client has, too, is set; what says
-   nothing outside a JVM (serializers, class names, settings of other kinds of client) is passed
-   over. A security setting that cannot be followed is refused: it must not be passed over.
+1. The first of these counts: `--bootstrap-server`, `bootstrap.servers` of the `--config` file,
+   KRAFTRIO_BOOTSTRAP_SERVER, localhost:9092.
+2. The file is a Java client's properties file. Settings that our client has are used; those that
+   mean nothing outside a JVM, or to this kind of client (serializers, class names), are ignored. A
+   security setting that our client does not have is refused: ignoring it would not be safe.
 
 Called by: `session`. Kafka documentation, "Producer Configs", "Consumer Configs".
 """
@@ -27,13 +27,13 @@ DEFAULT_SERVERS: Final = "localhost:9092"
 
 _SECURITY = ("security.", "ssl.", "sasl.")
 _PLAIN: Final = {"security.protocol": "PLAINTEXT"}
-# Where a client of ours takes Python's objects in place of Java's classes.
+# Settings for which our clients take Python objects, and Java's take class names.
 _CLASSES: Final = frozenset({"partitioner", "partition_assignment_strategy", "bootstrap_servers"})
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCluster:
-    """A cluster to be used.
+    """The cluster that a command uses.
 
     Attributes:
         servers: "HOST:PORT,HOST:PORT".
@@ -44,11 +44,10 @@ class TargetCluster:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self, cls: type[ClientConfig]) -> dict[str, Any]:
-        """Return the properties that a kind of client has, as its keyword arguments.
+        """Return the properties that are settings of a client class, as its keyword arguments.
 
         Raises:
-            ConfigError: a value is not of the setting's kind, or is about security that the client
-                does not have.
+            ConfigError: a value has the wrong type, or the client lacks a security setting.
         """
         kinds = {each.name: str(each.type) for each in fields(cls)}
         settings: dict[str, Any] = {}
@@ -57,7 +56,7 @@ class TargetCluster:
             if ours in kinds and ours not in _CLASSES:
                 settings[ours] = _value(name, value.strip(), kinds[ours])
             elif name.startswith(_SECURITY) and value.strip() != _PLAIN.get(name):
-                raise ConfigError(f"{name} cannot be followed: this client does not know it")
+                raise ConfigError(f"{name} cannot be obeyed: this client does not have it")
         return settings
 
 
@@ -95,7 +94,7 @@ def read_properties(path: str) -> dict[str, str]:
         raise CommandError(f"cannot read {path}: {error.strerror}", status=EXIT_USAGE) from None
     try:
         return parse_properties(data.decode("utf-8"))
-    except UnicodeDecodeError:  # as Java wrote them before it took UTF-8
+    except UnicodeDecodeError:  # Java's encoding of such files before UTF-8
         return parse_properties(data.decode("latin-1"))
 
 

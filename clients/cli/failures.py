@@ -1,7 +1,7 @@
-"""Why a command did not do what it was asked for, as one sentence and an exit status.
+"""Why a command failed, as one sentence and an exit status.
 
 Owns `CommandError`, the exit statuses, and `explain`, which says what an expected error means to
-whoever typed the command. What `explain` does not know is a fault of ours, and keeps its traceback.
+whoever typed the command. An error that `explain` does not know is a bug, and keeps its traceback.
 
 Called by: the commands, and the root of the command line.
 """
@@ -21,7 +21,7 @@ class CommandError(Exception):
     """A command that could not be done.
 
     Args:
-        sentence: what is the matter, and what to do next.
+        sentence: what is wrong, and what to do next.
         status: the exit status.
     """
 
@@ -31,14 +31,14 @@ class CommandError(Exception):
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Return what alone happened within nurseries; several things stay together."""
+    """Return the only exception in nested groups; a group of several is returned as it is."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def explain(error: BaseException) -> str | None:
-    """Return the sentence of an error that can be expected; None: it is a fault of ours."""
+    """Return the sentence for an error that can be expected; None: it is a bug."""
     if isinstance(error, CommandError):
         return one_line(str(error))
     if isinstance(error, KafkaError):

@@ -1,4 +1,4 @@
-"""An interrupt is how a person ends what goes on and on: it is then left in good order.
+"""SIGINT and SIGTERM as the normal end of commands that follow or watch: these then end cleanly.
 
 Called by: the commands that follow or watch.
 """

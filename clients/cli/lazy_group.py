@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are used, and say what was meant by a wrong name.
+"""Groups of commands that are imported when they are used, and suggest the nearest name.
 
 Owns `LazyGroup`. A table names each command with its module and what `--help` says of it, so that
 neither `kraftrio --help` nor the completion of a name imports them all.

@@ -2,9 +2,9 @@
 
 Owns `TOPIC` and `GROUP`, the types of such arguments and options. Rules:
 1. The cluster is that of the options typed so far, or else of the environment, as for the command.
-2. Somebody waits at a prompt: after a second there is nothing to complete, as where no broker
-   answers or lets the client in.
-3. Kafka's own topics come once an underscore was typed.
+2. Somebody waits at a prompt: if no broker answers within a second, or one refuses the client,
+   nothing is completed.
+3. Kafka's own topics are completed once an underscore was typed.
 
 Called by: the commands.
 """
@@ -41,7 +41,7 @@ class NameInCluster(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names that begin so, without those that were typed already."""
+        """Return the names that begin with the text, without those that were typed already."""
         servers, config = ctx.params.get("bootstrap_server"), ctx.params.get("config_file")
         try:
             session = Session(find_target(servers, config, os.environ), Output(as_json=False))

@@ -1,15 +1,15 @@
 """What commands print: tables for people, one JSON object a line for programs.
 
 Owns `Output` and `Column`. Rules:
-1. Results go to standard output, everything else (progress, what was done meanwhile, complaints) to
-   standard error.
-2. A table is as wide as what is in it. On a terminal that is narrower each row becomes a block of
-   "name: value" lines; into a pipe or file nothing is ever cut or wrapped.
+1. Results go to standard output, everything else (progress, notes, errors) to standard error.
+2. A table is as wide as its contents. On a terminal that is narrower each row becomes a block of
+   "name: value" lines; in a pipe or file nothing is ever cut or wrapped.
 3. With `--json` each row is one object in a line of its own, with all fields and plain values:
    bytes and milliseconds, not "1.2 MB" and dates.
-4. What a cluster says is shown without what could move a terminal's cursor.
+4. Text from a cluster is shown without characters that control a terminal.
 
-Called by: the commands. `rich`, which knows how wide characters are, comes with the first table.
+Called by: the commands. `rich`, which knows how wide characters are, is imported by the first
+table.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        key: of the rows' mappings.
-        title: above it; None is the key.
+        key: of the column's values in a row.
+        title: the heading; None: the key, with blanks for underscores.
         show: makes text of a value that is not None.
-        right: numbers stand at the right.
+        right: align at the right, as numbers are.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """What stands above it."""
+        """The heading."""
         return self.title if self.title is not None else self.key.replace("_", " ")
 
     def text(self, row: Row) -> str:
@@ -65,8 +65,8 @@ class Output:
     """See the module.
 
     Args:
-        as_json: one object a line instead of tables.
-        stream: instead of standard output.
+        as_json: print one object a line instead of tables.
+        stream: where to print; None: standard output.
     """
 
     def __init__(self, *, as_json: bool = False, stream: IO[str] | None = None) -> None:
@@ -75,11 +75,11 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at it."""
+        """Whether the output goes to a terminal."""
         return self._stream.isatty()
 
     def rows(self, columns: Sequence[Column], rows: Iterable[Row], *, title: str = "") -> None:
-        """Print rows; those of JSON may have more fields than there are columns.
+        """Print rows; in JSON with all their fields, in a table those of the columns.
 
         Args:
             title: a line above the table, for people.
@@ -95,7 +95,7 @@ class Output:
             self._table(columns, cells)
 
     def object(self, fields: Row) -> None:
-        """Print one object in a line of JSON."""
+        """Print an object as a line of JSON."""
         self.line(json.dumps(fields, ensure_ascii=False, default=_plain))
 
     def fields(self, fields: Row, columns: Sequence[Column]) -> None:
@@ -119,11 +119,11 @@ class Output:
         self._stream.write(f"{text}\n")
 
     def flush(self) -> None:
-        """Let readers have what was printed."""
+        """Flush what was printed."""
         self._stream.flush()
 
     def clear(self) -> None:
-        """Clear the screen, where there is one."""
+        """Clear the screen of a terminal."""
         if self.is_terminal and not self.as_json:
             self._stream.write("\x1b[H\x1b[2J")
 
@@ -162,14 +162,14 @@ def terminal_width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def tell(text: str) -> None:
-    """Say something beside the results, on standard error."""
+def note(text: str) -> None:
+    """Print what is no result to standard error."""
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
 def printable(text: str) -> str:
-    """Return a text without characters that steer a terminal."""
+    """Return a text with escapes for characters that control a terminal."""
     if text.isprintable():
         return text
     return "".join(

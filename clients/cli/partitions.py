@@ -19,7 +19,7 @@ async def describe_topics(admin: Admin, names: Iterable[str]) -> dict[str, Topic
     """Return topics by name, in the order asked for.
 
     Raises:
-        CommandError: there is no such topic; says which one may be meant.
+        CommandError: there is no such topic; it suggests the nearest name.
     """
     wanted = list(dict.fromkeys(names))
     if not wanted:
@@ -33,7 +33,7 @@ async def describe_topics(admin: Admin, names: Iterable[str]) -> dict[str, Topic
 
 
 async def no_topic(admin: Admin, name: str) -> CommandError:
-    """Return the error for a topic that is not there."""
+    """Return the error for a topic that does not exist."""
     hint = did_you_mean(name, await admin.list_topics(list_internal=True))
     return CommandError(f"there is no topic {name!r}{hint or '; kraftrio topic list shows them'}")
 

@@ -2,10 +2,10 @@
 
 Owns `cluster_command`, which makes an `async` function a command with the options that all have,
 and `Session`, which such a function gets. Rules:
-1. Before a command asks for anything a broker must answer; if none does within the time, the error
-   names who was tried, for how long, why, and the command that looks into it.
-2. Each command uses one `Admin`, opened by `Session.admin`; producers and consumers it makes itself
-   from `Session.settings`.
+1. Before a command does anything a broker must answer; if none does in time, the error names the
+   addresses, the time, the reason, and the command that examines it.
+2. Each command uses one `Admin`, opened by `Session.admin`; it makes producers and consumers
+   itself, with `Session.settings`.
 
 Called by: the commands.
 """
@@ -56,7 +56,7 @@ class Session:
     timeout_s: float = _DEFAULT_TIMEOUT_S
 
     def settings(self, cls: type[ClientConfig]) -> dict[str, Any]:
-        """Return the keyword arguments for a client of a kind; the command may add to them."""
+        """Return the keyword arguments for a client class; the command may add to them."""
         return {"client_id": CLIENT_ID, **self.target.settings(cls)}
 
     @asynccontextmanager
@@ -86,12 +86,12 @@ class Session:
 
 
 def doctor_hint(target: TargetCluster) -> str:
-    """Return what finds out why a cluster cannot be used."""
+    """Return the words that point to `kraftrio doctor` for a cluster that cannot be used."""
     return f"'kraftrio doctor --bootstrap-server {target.servers}' looks into it"
 
 
 def target_options(callback: F) -> F:
-    """Give a command's callback the options that say which cluster is meant."""
+    """Give a command's callback the options that say which cluster to use."""
     config = click.option(
         "--config", "config_file", metavar="FILE", help="A Java client's properties file."
     )
@@ -104,7 +104,7 @@ def target_options(callback: F) -> F:
 
 
 def cluster_command(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a function that takes a session a command's callback, with the options all have."""
+    """Make a command's callback, with the common options, of a function that takes a session."""
 
     @target_options
     @click.option(
@@ -126,7 +126,7 @@ def cluster_command(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     ) -> None:
         target = find_target(bootstrap_server, config_file, os.environ)
         session = Session(target, Output(as_json=as_json), timeout_s)
-        # A command says in a sentence of its own what its clients would warn of.
+        # A command reports in one sentence what its clients would log as warnings.
         logging.getLogger("kraftrio.clients").addHandler(_NOWHERE)
         trio.run(functools.partial(run, session, **options))
 
@@ -136,10 +136,10 @@ def cluster_command(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 def report(
     results: Results[K, T], done: Callable[[K, T], None], name: Callable[[K], str] = str
 ) -> None:
-    """Say what was done; then fail with all that was not.
+    """Report what was done; then fail with all that was not.
 
     Args:
-        done: says that of one item.
+        done: reports one item that was done.
 
     Raises:
         CommandError, KafkaClientError: something was not done.
@@ -153,7 +153,7 @@ def report(
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Have somebody at a terminal confirm what cannot be undone.
+    """Ask at a terminal for the confirmation of what cannot be undone.
 
     Raises:
         CommandError: the answer is no.

@@ -3,7 +3,7 @@
 A moment is "5m ago", "now", a date with or without a time (UTC unless it says otherwise), or
 milliseconds since 1970. A duration is a number with a unit, or several: "90s", "1h30m", "2d".
 
-Pure: what is now comes in. Called by: the commands.
+Pure: the present time comes in. Called by: the commands.
 """
 
 from __future__ import annotations

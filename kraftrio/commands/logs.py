@@ -25,7 +25,7 @@ from kraftrio.broker.log.inspection.folders import (
 from kraftrio.broker.log.inspection.stats import TopicStats, add_partition
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
-from kraftrio.clients.cli.output import Column, Output, Row, number, printable, size_text, tell
+from kraftrio.clients.cli.output import Column, Output, Row, note, number, printable, size_text
 from kraftrio.clients.cli.times import moment_text
 
 _FINDINGS = (
@@ -199,7 +199,7 @@ def _warn_of_brokers(fs: ReadOnlyFileSystem, paths: str) -> None:
         try:
             fs.lock(path).release()
         except BlockingIOError:
-            tell(f"a broker runs on {directory}: what it is writing may look damaged")
+            note(f"a broker runs on {directory}: what it is writing may look damaged")
         except OSError:
             continue  # nobody may lock what nobody may write
 

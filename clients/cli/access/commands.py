@@ -71,7 +71,7 @@ def acl() -> None:
 @click.option("--on", "resource", metavar="KIND/NAME", help="Only on this resource.")
 @cluster_command
 async def list_acls(session: Session, principal: str | None, resource: str | None) -> None:
-    """List the entries, of all or of some."""
+    """List the entries, all or those that match."""
     wanted = _filter(principal, resource)
     async with session.admin() as admin:
         found = await admin.acls.describe(wanted)
@@ -91,7 +91,7 @@ def _change_command(name: str, permission: AclPermissionType, example: str) -> N
         required=True,
         help="Such as topic/orders, group/readers, transactional_id/a, cluster.",
     )
-    @click.option("--prefixed", is_flag=True, help="All resources whose names begin so.")
+    @click.option("--prefixed", is_flag=True, help="On all resources whose names begin with NAME.")
     @click.option("--host", default="*", help="Only from this address (default: any).")
     @cluster_command
     async def change(
@@ -217,7 +217,7 @@ async def list_users(session: Session) -> None:
 @_MECHANISM
 @cluster_command
 async def set_password(session: Session, name: str, mechanism: str) -> None:
-    """Give a user a password, which is asked for, or comes in as a line."""
+    """Set a user's password, which is prompted for, or read from standard input."""
     if sys.stdin.isatty():
         password = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
     else:
@@ -237,12 +237,12 @@ async def set_password(session: Session, name: str, mechanism: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
 async def remove_user(session: Session, name: str, mechanism: str, yes: bool) -> None:
-    """Take a user's password away."""
+    """Remove a user's password."""
     async with session.admin() as admin:
         known = await admin.scram_users.describe()
         if name not in known:
             raise CommandError(f"there is no user {name!r}{did_you_mean(name, known)}")
-        confirm(f"take the password of {name} for {mechanism} away?", yes)
+        confirm(f"remove the password of {name} for {mechanism}?", yes)
         await admin.scram_users.alter([ScramDeletion(name, _MECHANISMS[mechanism])])
     session.output.done(
         f"user {name} has no password for {mechanism} any more",
@@ -275,7 +275,7 @@ def _entity_options(command: _E) -> _E:
 async def list_quotas(
     session: Session, user: str | None, client_id: str | None, ip: str | None
 ) -> None:
-    """List quotas, of all or of some."""
+    """List quotas, all or those that match."""
     async with session.admin() as admin:
         found = await admin.quotas.describe(QuotaFilter(user, client_id, ip))
     rows: list[Row] = [

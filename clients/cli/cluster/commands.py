@@ -9,7 +9,12 @@ import click
 
 from kraftrio.base.clock import wall_ms
 from kraftrio.clients.cli.cluster.health import check_partitions
-from kraftrio.clients.cli.cluster.standing import all_topics, broker_rows, least_isrs, quorum_rows
+from kraftrio.clients.cli.cluster.standing import (
+    all_topics,
+    broker_rows,
+    min_insync_replicas,
+    quorum_rows,
+)
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.output import Column, joined, number
 from kraftrio.clients.cli.session import Session, cluster_command, confirm
@@ -47,7 +52,7 @@ _REPLICAS = (
 @click.command("describe", epilog="Example: kraftrio cluster describe")
 @cluster_command
 async def describe(session: Session) -> None:
-    """Show the brokers, the controller, and what each broker has."""
+    """Show the brokers, the controller, and how many partitions each broker has."""
     async with session.admin() as admin:
         cluster = await admin.describe_cluster()
         topics = await all_topics(admin)
@@ -70,13 +75,13 @@ async def health(session: Session) -> None:
     """
     async with session.admin() as admin:
         topics = await all_topics(admin)
-        least = await least_isrs(admin, topics)
-    problems = check_partitions(topics, least)
+        min_isrs = await min_insync_replicas(admin, topics)
+    problems = check_partitions(topics, min_isrs)
     session.output.rows(_PROBLEMS, [problem.row for problem in problems])
     count = sum(len(topic.partitions) for topic in topics.values())
-    serious = len({problem.place for problem in problems if problem.is_serious})
+    serious = len({problem.item for problem in problems if problem.is_serious})
     if serious:
-        raise CommandError(f"{serious} of {count} partitions are in trouble")
+        raise CommandError(f"{serious} of {count} partitions have problems")
     if not session.output.as_json:
         session.output.line(f"{count} partitions of {len(topics)} topics are served and replicated")
 
@@ -109,7 +114,7 @@ async def unregister(session: Session, broker_id: int, yes: bool) -> None:
     """Have the cluster forget a broker that is gone for good.
 
     The broker must be stopped: one that runs would register again. Replicas that are assigned to
-    it stay so until 'kraftrio reassign' moves them.
+    it stay assigned until 'kraftrio reassign' moves them.
     """
     async with session.admin() as admin:
         running = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)

@@ -11,10 +11,11 @@ from enum import Enum
 
 from kraftrio.clients.cli.output import Row
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
+from kraftrio.wire.primitives import TopicPartition
 
 
 class ProblemKind(Enum):
-    """What is the matter with a partition; the worst first."""
+    """What is wrong with a partition; the worst first."""
 
     NO_LEADER = "no leader"
     UNDER_MIN_ISR = "under min ISR"
@@ -30,9 +31,9 @@ _SERIOUS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A partition that is in trouble."""
+    """One thing that is wrong with a partition."""
 
-    trouble: ProblemKind
+    kind: ProblemKind
     topic: str
     partition: PartitionMetadata
     min_isr: int
@@ -40,18 +41,18 @@ class Problem:
     @property
     def is_serious(self) -> bool:
         """Whether records can be lost, or not be written or read."""
-        return self.trouble in _SERIOUS
+        return self.kind in _SERIOUS
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Which partition it is."""
-        return self.topic, self.partition.partition
+    def item(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition.partition)
 
     @property
     def row(self) -> Row:
-        """It as a row of a table."""
+        """The problem as a row of a table."""
         return {
-            "problem": self.trouble.value,
+            "problem": self.kind.value,
             "topic": self.topic,
             "partition": self.partition.partition,
             "leader": self.partition.leader_id if self.partition.leader_id >= 0 else None,
@@ -65,22 +66,22 @@ class Problem:
 def check_partitions(
     topics: Mapping[str, TopicMetadata], min_isr: Mapping[str, int]
 ) -> list[Problem]:
-    """Return what is the matter, the worst first.
+    """Return all problems, the worst first.
 
     Args:
         min_isr: min.insync.replicas by topic.
     """
     problems = [
-        Problem(trouble, name, partition, min_isr.get(name, 1))
+        Problem(kind, name, partition, min_isr.get(name, 1))
         for name, topic in sorted(topics.items())
         for partition in topic.partitions.values()
-        for trouble in _troubles(partition, min_isr.get(name, 1))
+        for kind in _kinds(partition, min_isr.get(name, 1))
     ]
     order = list(ProblemKind)
-    return sorted(problems, key=lambda problem: order.index(problem.trouble))
+    return sorted(problems, key=lambda problem: order.index(problem.kind))
 
 
-def _troubles(partition: PartitionMetadata, min_isr: int) -> list[ProblemKind]:
+def _kinds(partition: PartitionMetadata, min_isr: int) -> list[ProblemKind]:
     isr, replicas = len(partition.isr), len(partition.replicas)
     found = []
     if partition.leader_id < 0:
@@ -89,7 +90,7 @@ def _troubles(partition: PartitionMetadata, min_isr: int) -> list[ProblemKind]:
         found.append(ProblemKind.UNDER_MIN_ISR)
     if isr < replicas:
         found.append(ProblemKind.UNDER_REPLICATED)
-        # All replicas in sync is as good as it gets, however many are demanded.
+        # With all replicas in sync nothing can be improved, however large min.insync.replicas is.
         if isr == min_isr:
             found.append(ProblemKind.AT_MIN_ISR)
     if partition.leader_id >= 0 and partition.replicas and not _is_preferred(partition):

@@ -1,7 +1,7 @@
-"""Where replicas are to lie: a plan that moves few of them and shares them out evenly.
+"""Where replicas are to be: a plan that moves few of them, and spreads them evenly.
 
-Rules: a replica on a broker that stays is kept unless another one has fewer; those of a partition
-are on different brokers; who is first, and so preferred to lead, is shared out evenly, too.
+Rules: a replica on a broker that stays is kept unless another broker has fewer; those of a
+partition are on different brokers; preferred leaders are spread evenly, too.
 
 Pure. Called by: `kraftrio reassign plan`.
 """
@@ -23,7 +23,7 @@ def plan_placement(
 
     Args:
         brokers: that may have replicas.
-        replication_factor: None: as many as there are.
+        replication_factor: None: each partition keeps its number of replicas.
 
     Raises:
         ValueError: there are fewer brokers than replicas wanted.
@@ -48,7 +48,7 @@ def plan_placement(
 
 
 def _even_out(chosen: Mapping[TopicPartition, list[int]], loads: Counter[int]) -> None:
-    """Move replicas from the broker with most to the one with fewest, until no move helps."""
+    """Move replicas from the brokers with most to the one with fewest, until no move helps."""
     while True:
         moved = False
         for most in sorted(loads, key=lambda broker: -loads[broker]):
@@ -71,7 +71,7 @@ def _even_out(chosen: Mapping[TopicPartition, list[int]], loads: Counter[int]) -
 def _share_leaders(
     chosen: Mapping[TopicPartition, list[int]], current: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Put first the broker that is first least often; the present one stays if that is as good."""
+    """Prefer as leader the broker that is so least often; of equals the present one."""
     firsts: Counter[int] = Counter()
     placed = {}
     for item, replicas in chosen.items():

@@ -1,6 +1,6 @@
 """`kraftrio reassign`: plan, run, progress, throttle, cancel.
 
-A plan is lines of JSON as `plan --json` prints them, or the file that Kafka's own tool takes.
+A plan is lines of JSON as `plan --json` prints them, or a file for Kafka's own tool.
 
 Called by: the root of the command line.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from kraftrio.clients.cli.cluster.placement import plan_placement
 from kraftrio.clients.cli.failures import CommandError
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.clients.cli.names import TOPIC
-from kraftrio.clients.cli.output import Column, Row, joined, number, tell
+from kraftrio.clients.cli.output import Column, Row, joined, note, number
 from kraftrio.clients.cli.partitions import describe_topics, partition_text
 from kraftrio.clients.cli.session import Session, cluster_command, report
 from kraftrio.wire.primitives import TopicPartition
@@ -66,7 +66,7 @@ def reassign() -> None:
 async def plan(
     session: Session, topics: tuple[str, ...], brokers: str | None, replication_factor: int | None
 ) -> None:
-    """Show what would be moved so that replicas and leaders are shared out evenly."""
+    """Show what would be moved to spread replicas and leaders evenly."""
     async with session.admin() as admin:
         known = [node.node_id for node in (await admin.describe_cluster()).nodes]
         current = await _current(admin, topics)
@@ -82,9 +82,9 @@ async def plan(
     moves = [row for row in rows if tuple(row["from"]) != tuple(row["replicas"])]
     session.output.rows(_PLAN, moves)
     if not moves:
-        tell("nothing has to be moved")
+        note("nothing has to be moved")
     elif not session.output.as_json:
-        tell("nothing was changed; with --json it is a plan for 'kraftrio reassign run'")
+        note("nothing was changed; with --json it is a plan for 'kraftrio reassign run'")
 
 
 @reassign.command(
@@ -92,12 +92,12 @@ async def plan(
     epilog="Example: kraftrio reassign plan orders --json | kraftrio reassign run --wait",
 )
 @click.option(
-    "--file", "path", type=click.Path(exists=True, dir_okay=False), help="Default: what comes in."
+    "--file", "path", type=click.Path(exists=True, dir_okay=False), help="Default: standard input."
 )
 @click.option(
     "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes a second, per broker."
 )
-@click.option("--wait", is_flag=True, help="Until all is moved; takes the throttle off then.")
+@click.option("--wait", is_flag=True, help="Until all is moved; then the throttle is removed.")
 @cluster_command
 async def run(session: Session, path: str | None, throttle: int | None, wait: bool) -> None:
     """Move replicas as a plan says."""
@@ -105,7 +105,7 @@ async def run(session: Session, path: str | None, throttle: int | None, wait: bo
     async with session.admin() as admin:
         await describe_topics(admin, {item.topic for item in wanted})
         if throttle is not None:
-            await _throttle(admin, throttle, wanted)
+            await _set_throttle(admin, throttle, wanted)
         results = await admin.alter_partition_reassignments(wanted, raise_errors=False)
 
         def done(item: TopicPartition, nothing: None) -> None:
@@ -115,12 +115,12 @@ async def run(session: Session, path: str | None, throttle: int | None, wait: bo
         report(results, done, partition_text)
         if not wait:
             return
-        while going_on := await admin.list_partition_reassignments(wanted):
-            tell(f"{len(going_on)} of {len(wanted)} partitions are on their way")
+        while ongoing := await admin.list_partition_reassignments(wanted):
+            note(f"{len(ongoing)} of {len(wanted)} partitions are being moved")
             await trio.sleep(1)
         if throttle is not None:
-            await _unthrottle(admin, wanted)
-    tell("all is moved")
+            await _set_throttle(admin, None, wanted)
+    note("all is moved")
 
 
 @reassign.command("progress", epilog="Example: kraftrio reassign progress")
@@ -141,7 +141,7 @@ async def progress(session: Session) -> None:
     ]
     session.output.rows(_PROGRESS, rows)
     if not rows:
-        tell("nothing is being moved")
+        note("nothing is being moved")
 
 
 @reassign.command("cancel", epilog="Example: kraftrio reassign cancel orders")
@@ -151,11 +151,11 @@ async def cancel(session: Session, topics: tuple[str, ...]) -> None:
     """Stop moving the partitions of topics: their replicas stay where they were."""
     async with session.admin() as admin:
         current = await _current(admin, topics)
-        going_on = await admin.list_partition_reassignments(current)
-        if not going_on:
+        ongoing = await admin.list_partition_reassignments(current)
+        if not ongoing:
             raise CommandError(f"no partition of {joined(topics)} is being moved")
         results = await admin.alter_partition_reassignments(
-            dict.fromkeys(going_on), raise_errors=False
+            dict.fromkeys(ongoing), raise_errors=False
         )
 
     def done(item: TopicPartition, nothing: None) -> None:
@@ -170,16 +170,13 @@ async def cancel(session: Session, topics: tuple[str, ...]) -> None:
 @click.argument("topics", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
 @cluster_command
 async def throttle(session: Session, rate: str, topics: tuple[str, ...]) -> None:
-    """Hold moving replicas to so many bytes a second, or take that off again."""
+    """Limit moving replicas to so many bytes a second, or remove the limit."""
     if rate != "off" and (not rate.isascii() or not rate.isdigit() or rate == "0"):
         raise click.UsageError(f"{rate!r} is neither a number of bytes nor 'off'")
     async with session.admin() as admin:
         current = await _current(admin, topics)
-        if rate == "off":
-            await _unthrottle(admin, current)
-        else:
-            await _throttle(admin, int(rate), current)
-    sentence = "is not held back" if rate == "off" else f"is held to {rate} bytes a second"
+        await _set_throttle(admin, None if rate == "off" else int(rate), current)
+    sentence = "is not limited" if rate == "off" else f"is limited to {rate} bytes a second"
     session.output.done(
         f"moving replicas of {joined(topics)} {sentence}",
         {"topics": topics, "rate": None if rate == "off" else int(rate)},
@@ -213,7 +210,7 @@ def read_plan(text: str) -> Placement:
 def _entries(text: str) -> list[dict[str, Any]]:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise ValueError("nothing came in")
+        raise ValueError("it is empty")
     try:
         whole = json.loads(text)
     except json.JSONDecodeError:
@@ -246,35 +243,20 @@ def _row(item: TopicPartition, before: Sequence[int], after: Sequence[int]) -> d
     }
 
 
-async def _throttle(admin: Admin, rate: int, items: Mapping[TopicPartition, Sequence[int]]) -> None:
-    brokers = [node.node_id for node in (await admin.describe_cluster()).nodes]
+async def _set_throttle(admin: Admin, rate: int | None, items: Iterable[TopicPartition]) -> None:
+    """Limit the replication of partitions to bytes a second per broker; None: remove the limit."""
+
+    def operations(names: Sequence[str], value: str) -> list[AlterConfigOp]:
+        if rate is None:
+            return [AlterConfigOp(name, None, OpType.DELETE) for name in names]
+        return [AlterConfigOp(name, value) for name in names]
+
     changes = {
-        ConfigResource(ConfigResourceType.BROKER, str(broker)): [
-            AlterConfigOp(name, str(rate)) for name in _RATES
-        ]
-        for broker in brokers
+        ConfigResource(ConfigResourceType.BROKER, str(node.node_id)): operations(_RATES, str(rate))
+        for node in (await admin.describe_cluster()).nodes
     }
     changes |= {
-        ConfigResource(ConfigResourceType.TOPIC, topic): [
-            AlterConfigOp(name, "*") for name in _REPLICAS
-        ]
-        for topic in {item.topic for item in items}
-    }
-    await admin.incremental_alter_configs(changes)
-
-
-async def _unthrottle(admin: Admin, items: Iterable[TopicPartition]) -> None:
-    brokers = [node.node_id for node in (await admin.describe_cluster()).nodes]
-    changes = {
-        ConfigResource(ConfigResourceType.BROKER, str(broker)): [
-            AlterConfigOp(name, None, OpType.DELETE) for name in _RATES
-        ]
-        for broker in brokers
-    }
-    changes |= {
-        ConfigResource(ConfigResourceType.TOPIC, topic): [
-            AlterConfigOp(name, None, OpType.DELETE) for name in _REPLICAS
-        ]
+        ConfigResource(ConfigResourceType.TOPIC, topic): operations(_REPLICAS, "*")
         for topic in {item.topic for item in items}
     }
     await admin.incremental_alter_configs(changes)

@@ -1,4 +1,4 @@
-"""How a cluster stands: its topics and what they demand, its brokers and controllers as rows.
+"""The state of a cluster: its topics and their min ISR, its brokers and controllers as rows.
 
 Called by: `kraftrio cluster`, and the console.
 """
@@ -21,7 +21,7 @@ from kraftrio.clients.metadata import TopicMetadata
 
 
 async def all_topics(admin: Admin) -> dict[str, TopicMetadata]:
-    """Return the topics that there are, Kafka's own, too; those deleted meanwhile are left out."""
+    """Return all topics, internal ones included, without those that are deleted meanwhile."""
     names = await admin.list_topics(list_internal=True)
     if not names:
         return {}
@@ -29,7 +29,7 @@ async def all_topics(admin: Admin) -> dict[str, TopicMetadata]:
     return {name: found[name] for name in names if not _is_gone(found.errors.get(name))}
 
 
-async def least_isrs(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+async def min_insync_replicas(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     """Return min.insync.replicas by topic."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
     if not resources:

@@ -44,7 +44,7 @@ def config() -> None:
 @click.argument("resource", metavar="KIND/NAME")
 @click.argument("names", metavar="[SETTING]...", nargs=-1)
 @click.option("--changed", is_flag=True, help="Only what is not the default.")
-@click.option("--docs", is_flag=True, help="With what each setting is for.")
+@click.option("--docs", is_flag=True, help="Also say what each setting is for.")
 @cluster_command
 async def get(
     session: Session, resource: str, names: tuple[str, ...], changed: bool, docs: bool
@@ -85,7 +85,7 @@ async def set_(session: Session, resource: str, settings: tuple[str, ...], dry_r
 @click.option("--dry-run", is_flag=True, help="Have the cluster check it, and change nothing.")
 @cluster_command
 async def unset(session: Session, resource: str, names: tuple[str, ...], dry_run: bool) -> None:
-    """Return settings to what they are without."""
+    """Remove settings, so that their defaults apply."""
     await _alter(
         session, resource, [AlterConfigOp(name, None, OpType.DELETE) for name in names], dry_run
     )
@@ -125,7 +125,7 @@ async def _check_topic(admin: Admin, resource: ConfigResource) -> None:
 
 
 async def _check_names(admin: Admin, resource: ConfigResource, text: str, names: list[str]) -> None:
-    """Refuse a setting that there is none of, where the cluster would only say so."""
+    """Refuse an unknown setting, and name the nearest one, which the cluster would not do."""
     if resource.type not in (ConfigResourceType.TOPIC, ConfigResourceType.GROUP):
         return
     known = (await admin.describe_configs([resource]))[resource]

@@ -1,9 +1,10 @@
-"""The course of an examination: from a name to the leaders, as a client finds its way.
+"""The steps of an examination: from a name to the leaders, in the order of a client.
 
 Owns `examine`. Rules:
-1. What depends on a step that failed is not tried; what does not, is: so one run names every cause.
-2. Each address is used as a client would, with the settings of the command, by an `Admin` of its
-   own; only if that fails the port is asked, without them, who listens there.
+1. Steps that depend on a failed one are left out; all others are taken, so that one run names every
+   cause.
+2. Each address is tried by an `Admin` of its own, with the settings of the command; only if that
+   fails, a bare connection finds out what listens at the port.
 
 Called by: the command.
 """
@@ -30,6 +31,7 @@ from kraftrio.clients.cli.doctor.symptoms import (
     warning,
 )
 from kraftrio.clients.cli.failures import one_line
+from kraftrio.clients.cli.partitions import partition_text
 from kraftrio.clients.cli.session import Session
 from kraftrio.clients.config import AdminConfig, make_config, parse_bootstrap_servers
 from kraftrio.clients.errors import (
@@ -82,7 +84,7 @@ async def _examine_address(
     config = make_config(AdminConfig, subject, session.settings(AdminConfig))
     used = await _use(session, subject)
     if isinstance(used, KafkaClientError):
-        yield _problem(await _why(used, host, port, config), subject), None
+        yield _problem(await _cause_of(used, host, port, config), subject), None
         return
     yield ok("protocol", subject, f"a broker, used by {config.protocol.name}"), used
 
@@ -94,12 +96,12 @@ async def _use(session: Session, subject: str) -> ClusterDescription | KafkaClie
         async with Admin(subject, **settings) as admin:
             return await admin.describe_cluster(timeout_ms=_USE_TIMEOUT_MS)
     except ConfigError:
-        raise  # this is no matter of the cluster
+        raise  # the command's own settings are wrong
     except KafkaClientError as error:
         return error
 
 
-async def _why(error: KafkaClientError, host: str, port: int, config: AdminConfig) -> Cause:
+async def _cause_of(error: KafkaClientError, host: str, port: int, config: AdminConfig) -> Cause:
     """Return why a port that takes connections cannot be used."""
     sentence = one_line(str(error))
     uses_tls = config.protocol.uses_tls
@@ -162,12 +164,12 @@ async def _reach_advertised(session: Session, host: str, port: int) -> ClusterDe
     used = await _use(session, subject)
     if isinstance(used, KafkaClientError):
         config = make_config(AdminConfig, subject, session.settings(AdminConfig))
-        return await _why(used, host, port, config)
+        return await _cause_of(used, host, port, config)
     return used
 
 
 async def _examine_cluster(session: Session, subject: str) -> AsyncIterator[StepFinding]:
-    """Yield whether partitions have leaders, and what time the cluster has."""
+    """Yield whether partitions have leaders, and how far the cluster's clock is off."""
     try:
         async with Admin(subject, **session.settings(AdminConfig)) as admin:
             names = await admin.list_topics(list_internal=True, timeout_ms=_USE_TIMEOUT_MS)
@@ -193,9 +195,7 @@ def _leaders(count: int, problems: Sequence[Problem]) -> StepFinding:
     if not serious:
         return ok("leaders", f"{count} topics", "every partition has a leader and its replicas")
     first = serious[0]
-    found = f"{len(serious)} partitions, such as {first.topic}-{first.place[1]}: " + (
-        first.trouble.value
-    )
+    found = f"{len(serious)} partitions, such as {partition_text(first.item)}: {first.kind.value}"
     remedy = "'kraftrio cluster health' shows them: start the brokers that are down"
     return problem("leaders", f"{count} topics", found, remedy)
 

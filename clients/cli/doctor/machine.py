@@ -1,4 +1,4 @@
-"""What this machine has to give: open files, and space where data lies.
+"""The limits of this machine: open files, and free space on the disk with the data.
 
 Called by: `examination`.
 """
@@ -20,7 +20,7 @@ _NO_SPACE = 64 << 20
 
 
 def examine_machine(directory: str | None) -> Iterator[StepFinding]:
-    """Yield what there is of open files, and of space in a directory of data."""
+    """Yield how many files may be open, and how much space a directory has."""
     yield _files()
     where = directory or ("kraftrio-data" if os.path.isdir("kraftrio-data") else ".")
     yield _space(where)
@@ -41,7 +41,7 @@ def _space(directory: str) -> StepFinding:
     try:
         usage = shutil.disk_usage(directory)
     except OSError as error:
-        found = f"{directory} cannot be looked at: {error.strerror}"
+        found = f"{directory} cannot be examined: {error.strerror}"
         return problem("disk", directory, found, "name the directory of the data with --data")
     found = f"{size_text(usage.free)} of {size_text(usage.total)} are free"
     remedy = "delete what is not needed, lower retention.bytes, or move data to another disk"

@@ -69,13 +69,13 @@ async def identify(host: str, port: int, *, uses_tls: bool) -> Cause | None:
 
 
 async def _speaks_tls(host: str, port: int) -> bool:
-    """Whether somebody there begins a TLS handshake, whatever becomes of it."""
+    """Whether the listener takes part in a TLS handshake, even if that fails."""
     stream = await reach(host, port)
     if isinstance(stream, Cause):
         return False
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # who it is does not matter here
+    context.verify_mode = ssl.CERT_NONE  # the identity of the listener does not matter here
     secured = trio.SSLStream(stream, context, server_hostname=host)
     with trio.move_on_after(_ANSWER_TIMEOUT_S):
         try:
@@ -90,7 +90,7 @@ async def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _first(error: OSError) -> OSError:
-    """Return what happened to the first address that was tried."""
+    """Return the error of the first address that was tried."""
     cause = error.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]

@@ -1,7 +1,7 @@
 """What a failure on the way to a broker means, and what to do about it.
 
-Owns `StepFinding` and the tables of causes, which go by words of the sentences that systems and TLS
-libraries say. Pure. Called by: `examination`.
+Owns `StepFinding` and the tables of causes, which are found by words in the messages of operating
+systems and TLS libraries. Pure. Called by: `examination`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kraftrio.clients.cli.output import Row
 
 
 class Status(Enum):
-    """How a step went."""
+    """The result of a step."""
 
     OK = "ok"
     WARNING = "warning"
@@ -25,9 +25,9 @@ class StepFinding(NamedTuple):
 
     Attributes:
         check: which step: "name", "port", ...
-        subject: what was looked at.
-        found: what is the case.
-        remedy: what to do; nothing where all is well.
+        subject: what was examined.
+        found: what was found, in words.
+        remedy: what to do; "" if nothing is wrong.
     """
 
     check: str
@@ -38,27 +38,27 @@ class StepFinding(NamedTuple):
 
     @property
     def row(self) -> Row:
-        """It as a row."""
+        """The finding as a row."""
         return {**self._asdict(), "status": self.status.value}
 
 
 def ok(check: str, subject: str, found: str) -> StepFinding:
-    """All is well."""
+    """A step that found nothing wrong."""
     return StepFinding(check, subject, Status.OK, found)
 
 
 def warning(check: str, subject: str, found: str, remedy: str) -> StepFinding:
-    """It works, but may not for long."""
+    """A step that found what works, but may not for long."""
     return StepFinding(check, subject, Status.WARNING, found, remedy)
 
 
 def problem(check: str, subject: str, found: str, remedy: str) -> StepFinding:
-    """It does not work."""
+    """A step that found what does not work."""
     return StepFinding(check, subject, Status.PROBLEM, found, remedy)
 
 
 class Cause(NamedTuple):
-    """What a failure comes from."""
+    """The cause of a failure, and the step (`check`) that it concerns."""
 
     check: str
     found: str
@@ -100,18 +100,17 @@ _HANDSHAKE = (
 
 
 def cause_of_handshake(sentence: str) -> Cause:
-    """Return what a failed TLS handshake comes from."""
-    told = sentence.lower()
+    """Return the cause of a failed TLS handshake."""
+    lowered = sentence.lower()
     for words, found, remedy in _HANDSHAKE:
-        if any(word in told for word in words):
+        if any(word in lowered for word in words):
             return Cause("certificate" if "certificate" in found else "tls", found, remedy)
     return Cause("tls", sentence, "compare ssl.* here with the broker's listener")
 
 
 def cause_of_login(sentence: str) -> Cause:
-    """Return what a refused login comes from."""
-    told = sentence.lower()
-    if "mechanism" in told:
+    """Return the cause of a refused login."""
+    if "mechanism" in sentence.lower():
         return Cause(
             "login",
             sentence,
@@ -125,15 +124,15 @@ def cause_of_login(sentence: str) -> Cause:
 
 
 def cause_of_connecting(error: OSError, subject: str) -> Cause:
-    """Return why a port could not be reached."""
-    told = str(error).lower()
-    if "refused" in told:
+    """Return the cause of a failed connection."""
+    lowered = str(error).lower()
+    if "refused" in lowered:
         return Cause(
             "port",
             f"nobody listens at {subject} (connection refused)",
             "start the broker, or correct the port: 'ss -ltn' there shows what listens",
         )
-    if "unreachable" in told or "no route" in told:
+    if "unreachable" in lowered or "no route" in lowered:
         return Cause(
             "port",
             f"there is no way to {subject}: {error.strerror or error}",
@@ -143,7 +142,7 @@ def cause_of_connecting(error: OSError, subject: str) -> Cause:
 
 
 def no_answer(subject: str, timeout_s: float) -> Cause:
-    """The port swallows what is sent to it."""
+    """Return the cause of a connection that is neither accepted nor refused."""
     return Cause(
         "port",
         f"{subject} did not take the connection within {timeout_s:g} s",
@@ -152,7 +151,7 @@ def no_answer(subject: str, timeout_s: float) -> Cause:
 
 
 def cause_by_answer(answer: bytes, speaks_tls: bool, uses_tls: bool) -> Cause | None:
-    """Return who listens, by what came back to a request for the API versions; None: a broker."""
+    """Return what listens, by the answer to an ApiVersions request; None: a broker."""
     if speaks_tls and not uses_tls:
         return Cause(
             "protocol",
@@ -164,18 +163,18 @@ def cause_by_answer(answer: bytes, speaks_tls: bool, uses_tls: bool) -> Cause | 
     if not answer:
         return Cause(
             "protocol",
-            "what listens there says nothing, or hangs up",
-            "check that it is a Kafka listener, and the broker's log for why it hangs up",
+            "what listens there does not answer, or closes the connection",
+            "check that it is a Kafka listener, and the broker's log for why it closes it",
         )
     if len(answer) < 8 or answer[4:8] != b"\0\0\0\7":
         return Cause(
-            "protocol", "who listens there does not speak Kafka's protocol", "correct the port"
+            "protocol", "what listens there does not speak Kafka's protocol", "correct the port"
         )
     return None
 
 
 def skew_finding(subject: str, skew_ms: int) -> StepFinding:
-    """Return what the difference of two clocks means."""
+    """Return the finding for the difference of two clocks."""
     seconds = abs(skew_ms) / 1000
     if seconds < 5:
         return ok("clock", subject, f"differs from this machine's by {seconds:.1f} s")

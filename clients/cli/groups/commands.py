@@ -27,7 +27,7 @@ from kraftrio.clients.cli.groups.lag import (
 from kraftrio.clients.cli.interrupts import until_interrupted
 from kraftrio.clients.cli.lazy_group import LazyGroup
 from kraftrio.clients.cli.names import GROUP, TOPIC
-from kraftrio.clients.cli.output import Column, Output, Row, number, tell
+from kraftrio.clients.cli.output import Column, Output, Row, note, number
 from kraftrio.clients.cli.partitions import describe_topics, partitions_of
 from kraftrio.clients.cli.session import Session, cluster_command, confirm, report
 from kraftrio.clients.cli.times import parse_duration_ms, parse_moment_ms
@@ -101,7 +101,7 @@ async def list_groups(session: Session, states: tuple[str, ...], types: tuple[st
     metavar="DURATION",
     is_flag=False,
     flag_value="2s",
-    help="Again and again, every 2 s by default.",
+    help="Repeat it, every 2 s by default.",
 )
 @cluster_command
 async def describe(session: Session, group_ids: tuple[str, ...], watch: str | None) -> None:
@@ -145,12 +145,14 @@ def _show(output: Output, views: Sequence[GroupView]) -> None:
     multiple=True,
     help="Which partitions; repeatable.",
 )
-@click.option("--all-topics", is_flag=True, help="All that the group has read.")
-@click.option("--to-earliest", is_flag=True, help="To all there is.")
-@click.option("--to-latest", is_flag=True, help="To what comes from now on.")
-@click.option("--to-current", is_flag=True, help="To what is committed: makes it explicit.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has read.")
+@click.option("--to-earliest", is_flag=True, help="To the first records.")
+@click.option("--to-latest", is_flag=True, help="To the end: only new records.")
+@click.option(
+    "--to-current", is_flag=True, help="To the committed offsets, or the end where there are none."
+)
 @click.option("--to-offset", type=int, metavar="N", help="To one offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Further on, or back with -N.")
+@click.option("--shift-by", type=int, metavar="N", help="N records forward, or back with -N.")
 @click.option("--to-moment", metavar="MOMENT", help="To a time such as 2026-11-29T04:00 or 'now'.")
 @click.option("--by-duration", metavar="DURATION", help="To that long ago, such as 1h30m.")
 @click.option(
@@ -168,7 +170,7 @@ async def reset(
     execute: bool,
     **forms: Any,
 ) -> None:
-    """Move a group that has no members to other offsets; shows first what it would do."""
+    """Move a group that has no members to other offsets; without --execute only show them."""
     form, at_ms = _form(session, forms)
     async with session.admin() as admin:
         groups = {each.group_id: each for each in await admin.list_groups()}
@@ -184,7 +186,7 @@ async def reset(
         if not plan.moves:
             raise CommandError(f"group {group_id!r} has nothing that this would move")
         if not execute:
-            tell("nothing was changed; the same with --execute does it")
+            note("nothing was changed; the same with --execute does it")
             return
         try:
             if kind == SHARE:
@@ -196,7 +198,7 @@ async def reset(
                 f"group {group_id!r} has members, so nothing was changed: stop them first"
                 f" (kraftrio group describe {group_id} shows who they are)"
             ) from None
-    tell(f"group {group_id} goes on there")
+    note(f"group {group_id} goes on there")
 
 
 def _form(session: Session, forms: Mapping[str, Any]) -> tuple[resets.Form, int | None]:
@@ -248,7 +250,7 @@ async def _chosen(
     table: Mapping[TopicPartition, int] | None,
     current: Mapping[TopicPartition, int | None],
 ) -> list[TopicPartition]:
-    """Return the partitions that are meant."""
+    """Return the partitions to be reset."""
     if table:
         await describe_topics(admin, [item.topic for item in table])
         return sorted(table)
@@ -288,7 +290,7 @@ def _show_plan(output: Output, group_id: str, plan: resets.Plan, *, executed: bo
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
 async def delete(session: Session, group_ids: tuple[str, ...], yes: bool) -> None:
-    """Delete groups that have no members, with what they have committed."""
+    """Delete groups that have no members, with their committed offsets."""
     async with session.admin() as admin:
         found = await find_groups(admin, group_ids)
         confirm(f"delete {', '.join(found)} with all offsets?", yes)

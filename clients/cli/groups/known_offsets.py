@@ -1,4 +1,4 @@
-"""What a reset can be made of: the offsets that a cluster knows of partitions.
+"""The offsets of partitions that a reset is computed from.
 
 Called by: `kraftrio group reset`, and the console.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import OffsetSpec
-from kraftrio.clients.cli.groups.reset import Known
+from kraftrio.clients.cli.groups.reset import KnownOffsets
 from kraftrio.wire.primitives import TopicPartition
 
 
@@ -18,12 +18,12 @@ async def known_offsets(
     items: Sequence[TopicPartition],
     current: Mapping[TopicPartition, int | None],
     at_ms: int | None,
-) -> dict[TopicPartition, Known]:
-    """Return what is known of partitions.
+) -> dict[TopicPartition, KnownOffsets]:
+    """Return the offsets of partitions.
 
     Args:
-        current: what the group has committed.
-        at_ms: a moment whose offsets are wanted, too.
+        current: the offsets that the group has committed.
+        at_ms: a moment whose offsets are wanted, too, in milliseconds since 1970.
     """
     if not items:
         return {}
@@ -34,6 +34,8 @@ async def known_offsets(
         found = await admin.list_offsets(dict.fromkeys(items, at_ms))
         at = {item: found[item].offset if found[item].offset >= 0 else None for item in items}
     return {
-        item: Known(earliest[item].offset, latest[item].offset, current.get(item), at.get(item))
+        item: KnownOffsets(
+            earliest[item].offset, latest[item].offset, current.get(item), at.get(item)
+        )
         for item in items
     }

@@ -1,4 +1,4 @@
-"""A group as a table: what it has committed, what is ahead of it, and which member reads what.
+"""A group as a table: its committed offsets, its lag, and which member reads what.
 
 Owns `GroupView` and `view_group`, for groups of every kind. A partition that is assigned but has
 nothing committed is there, too, and so is a member that reads nothing.
@@ -24,7 +24,7 @@ STREAMS = "streams"
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """Who reads what."""
+    """A member, and the partitions that it reads."""
 
     member_id: str
     client_id: str
@@ -34,7 +34,7 @@ class DescribedMember:
 
     @property
     def row(self) -> Row:
-        """Its columns."""
+        """The columns of the member."""
         return {
             "member_id": self.member_id,
             "client_id": self.client_id,
@@ -48,8 +48,8 @@ class GroupView:
     """A group at one moment.
 
     Attributes:
-        offsets: where it goes on; None: nothing is committed.
-        ends: of its partitions; without those that are not there any more.
+        offsets: the committed ones; None: nothing is committed.
+        ends: the log end offsets, without partitions that do not exist any more.
     """
 
     group_id: str
@@ -107,7 +107,7 @@ async def find_groups(admin: Admin, group_ids: Iterable[str]) -> dict[str, Group
     """Return groups by their ids.
 
     Raises:
-        CommandError: there is no such group; says which one may be meant.
+        CommandError: there is no such group; it suggests the nearest name.
     """
     known = {group.group_id: group for group in await admin.list_groups()}
     found = {}
@@ -158,7 +158,7 @@ async def view_group(admin: Admin, listing: GroupListing) -> GroupView:
 async def committed_offsets(
     admin: Admin, group_id: str, kind: str
 ) -> dict[TopicPartition, int | None]:
-    """Return where a group goes on in each partition that it has read."""
+    """Return the committed offset of each partition that a group has read; None: there is none."""
     if kind == SHARE:
         share = await admin.share_groups.list_offsets(group_id)
         return {

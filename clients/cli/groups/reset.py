@@ -1,6 +1,6 @@
-"""Where a group is to go on: each way to say so, as an offset of each partition.
+"""The ways to reset a group: each gives an offset for each partition.
 
-Pure: what offsets there are comes in. Called by: `kraftrio group reset`.
+Pure: the partitions' offsets come in. Called by: `kraftrio group reset`, and the console.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from kraftrio.wire.primitives import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a partition.
+class KnownOffsets:
+    """The offsets of a partition that a reset may use.
 
     Attributes:
-        current: what the group has committed; None: nothing.
-        at: the first offset that is not older than the moment asked for; None: there is none.
+        current: the one that the group has committed; None: nothing.
+        at: that of the first record at or after the given moment; None: there is none.
     """
 
     earliest: int
@@ -29,39 +29,39 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What becomes of a partition."""
+    """The new offset of one partition."""
 
     item: TopicPartition
-    known: Known
+    known: KnownOffsets
     offset: int
 
     @property
     def lag(self) -> int:
-        """How many offsets are ahead then."""
+        """The lag after the reset."""
         return self.known.latest - self.offset
 
 
-Form = Callable[[TopicPartition, Known], int | None]
+Form = Callable[[TopicPartition, KnownOffsets], int | None]
 """Returns the offset of a partition; None leaves it as it is."""
 
 
-def to_earliest(item: TopicPartition, known: Known) -> int:
-    """All there is."""
+def to_earliest(item: TopicPartition, known: KnownOffsets) -> int:
+    """The first record."""
     return known.earliest
 
 
-def to_latest(item: TopicPartition, known: Known) -> int:
-    """What comes from now on."""
+def to_latest(item: TopicPartition, known: KnownOffsets) -> int:
+    """The end: only new records."""
     return known.latest
 
 
-def to_current(item: TopicPartition, known: Known) -> int:
-    """What is committed, or else what comes from now on."""
+def to_current(item: TopicPartition, known: KnownOffsets) -> int:
+    """The committed offset; the end if nothing is committed."""
     return known.latest if known.current is None else known.current
 
 
-def to_moment(item: TopicPartition, known: Known) -> int:
-    """The first record that is not older than the moment asked for."""
+def to_moment(item: TopicPartition, known: KnownOffsets) -> int:
+    """The first record at or after the given moment; the end if there is none."""
     return known.latest if known.at is None else known.at
 
 
@@ -71,7 +71,7 @@ def to_offset(offset: int) -> Form:
 
 
 def shift_by(distance: int) -> Form:
-    """So many records further on, or back; what was never committed stays so."""
+    """So many records forward, or back; a partition without a committed offset stays so."""
     return lambda item, known: None if known.current is None else known.current + distance
 
 
@@ -82,7 +82,7 @@ def from_table(offsets: Mapping[TopicPartition, int]) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a reset does, partition by partition."""
+    """What a reset does with each partition."""
 
     moves: list[Move] = field(default_factory=list)
 
@@ -92,8 +92,8 @@ class Plan:
         return {move.item: move.offset for move in self.moves}
 
 
-def plan_reset(form: Form, known: Mapping[TopicPartition, Known]) -> Plan:
-    """Return what becomes of each partition; an offset that is not there becomes the nearest."""
+def plan_reset(form: Form, known: Mapping[TopicPartition, KnownOffsets]) -> Plan:
+    """Return the new offset of each partition: the nearest one that there is to the wanted one."""
     moves = []
     for item, what in sorted(known.items()):
         wanted = form(item, what)
@@ -107,7 +107,7 @@ def read_table(lines: Iterable[str]) -> dict[TopicPartition, int]:
     """Read lines of topic,partition,offset, as Kafka's tools export and import them.
 
     Raises:
-        ValueError: a line is something else; says which.
+        ValueError: a line is something else; it says which.
     """
     found: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(lines), 1):

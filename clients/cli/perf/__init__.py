@@ -1,1 +1,1 @@
-"""`kraftrio perf`: how fast a cluster takes and gives records, and what another one does."""
+"""`kraftrio perf`: how fast records are written to a cluster and read, also beside another one."""

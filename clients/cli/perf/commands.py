@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kraftrio.clients.cli.lazy_group import LazyGroup
-from kraftrio.clients.cli.output import Column, Output, number, size_text, tell, terminal_width
+from kraftrio.clients.cli.output import Column, Output, note, number, size_text, terminal_width
 from kraftrio.clients.cli.perf.measuring import (
     Load,
     measure_consume,
@@ -42,7 +42,7 @@ _BAR_COLUMNS = 40
 
 @click.group("perf", cls=LazyGroup)
 def perf() -> None:
-    """How fast a cluster takes and gives records: produce, consume, end-to-end."""
+    """Measure how fast records are written and read: produce, consume, end-to-end."""
 
 
 def _options(records: int) -> Callable[[Any], Any]:
@@ -50,7 +50,7 @@ def _options(records: int) -> Callable[[Any], Any]:
 
     def decorate(command: Any) -> Any:
         for option in (
-            click.option("--compare", metavar="HOST:PORT", help="The same with another cluster."),
+            click.option("--compare", metavar="HOST:PORT", help="Measure another cluster, too."),
             click.option(
                 "--rate",
                 type=click.FloatRange(min=0, min_open=True),
@@ -90,7 +90,7 @@ def _options(records: int) -> Callable[[Any], Any]:
 )
 @cluster_command
 async def produce(session: Session, compare: str | None, **options: Any) -> None:
-    """Send records to a topic that is made for it; the latency of a batch is shown."""
+    """Send records to a new topic; the latency is that of batches."""
     await _run(session, compare, measure_produce, _load(options))
 
 
@@ -99,7 +99,7 @@ async def produce(session: Session, compare: str | None, **options: Any) -> None
 @click.option("--partitions", type=click.IntRange(min=1), default=1, help="Of the topic.")
 @cluster_command
 async def consume(session: Session, compare: str | None, **options: Any) -> None:
-    """Read records that were sent to a topic that is made for it."""
+    """Read records that were sent to a new topic before."""
 
     async def fill_and_read(session: Session, servers: str, topic: str, load: Load) -> Measurement:
         await measure_produce(session, servers, topic, load)
@@ -113,7 +113,7 @@ async def consume(session: Session, compare: str | None, **options: Any) -> None
 @click.option("--acks", type=click.Choice(("all", "1")), default="all", help="Default: all.")
 @cluster_command
 async def end_to_end(session: Session, compare: str | None, **options: Any) -> None:
-    """Send single records, and wait until a consumer has each."""
+    """Send records one by one, and wait until a consumer has each."""
     await _run(session, compare, measure_end_to_end, _load(options))
 
 
@@ -145,11 +145,11 @@ async def _run(session: Session, compare: str | None, measure: Measure, load: Lo
         ours, other = (each.row["records_per_s"] for each in measured)
         output.line()
         output.line(f"{ours / max(other, 1):.2f} times the records/s of {compare}")
-    tell("the topics that were made for it are deleted")
+    note("the topics of the measurement are deleted")
 
 
 def _draw(output: Output, measured: Measurement) -> None:
-    """Draw how fast it was over time, and how the latencies are spread."""
+    """Draw the rate over time, and the distribution of the latencies."""
     width = terminal_width() if output.is_terminal else 100
     output.line()
     output.line(f"{measured.what} {measured.servers}: records/s over {measured.duration_s:.0f} s")

@@ -1,6 +1,6 @@
 """The measurements: producing, consuming, and from end to end.
 
-Each makes a topic of its own, unless one is named, and deletes it. Called by: the command.
+Each uses a topic that `own_topic` makes for it, and deletes. Called by: the command.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Load:
 
 @asynccontextmanager
 async def own_topic(session: Session, servers: str, load: Load) -> AsyncIterator[str]:
-    """Have a topic while the body runs."""
+    """Make a topic, and delete it after the body; yield its name."""
     name = f"kraftrio-perf-{wall_ms()}"
     async with Admin(servers, **session.settings(AdminConfig)) as admin:
         await admin.create_topics([NewTopic(name, load.partitions)])
@@ -165,12 +165,12 @@ def _producer_settings(session: Session, load: Load) -> dict[str, Any]:
 
 
 def _step(load: Load) -> int:
-    """Return how many records go at once: at a low rate fewer, so that they are evenly sent."""
+    """Return how many records are sent at once: at a low rate fewer, to send them evenly."""
     return _CHUNK if load.rate is None else max(1, min(_CHUNK, int(load.rate / 50)))
 
 
 def _values(load: Load) -> list[bytes]:
-    """Make values of the size, no two of them the same, and no easier to compress than text."""
+    """Make values of the size, all different, that compress about as well as text."""
     words = b"the quick brown fox jumps over the lazy dog and runs away from it "
     text = words * (load.size_bytes // len(words) + 2)
     return [

@@ -1,4 +1,4 @@
-"""What a measurement comes to: rates, percentiles, and their course over time as a plot of text.
+"""The results of a measurement: rates, percentiles, and the rate over time as a plot of text.
 
 Pure. Called by: the measurements and the command.
 """
@@ -20,7 +20,7 @@ class Measurement:
     """One run against one cluster.
 
     Attributes:
-        per_second: records in each second of it.
+        per_second: records in each second of the run.
         latencies_ms: of the records, or batches, that were timed.
     """
 
@@ -33,7 +33,7 @@ class Measurement:
     latencies_ms: list[float] = field(default_factory=list)
 
     def note(self, at_s: float, records: int, value_bytes: int) -> None:
-        """Count records at a moment after the start."""
+        """Count records, `at_s` seconds after the start."""
         self.records += records
         self.value_bytes += value_bytes
         second = int(at_s)
@@ -43,7 +43,7 @@ class Measurement:
 
     @property
     def row(self) -> Row:
-        """It as a row, with plain numbers."""
+        """The run as a row, with plain numbers."""
         duration_s = max(self.duration_s, 1e-9)
         row: dict[str, object] = {
             "measured": self.what,
@@ -61,7 +61,7 @@ class Measurement:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """Return the value that so many percent are not above; None without any."""
+    """Return a percentile of sorted values; None if there are none."""
     if not ordered:
         return None
     index = min(int(len(ordered) * percent / 100), len(ordered) - 1)
@@ -69,7 +69,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float | None:
 
 
 def plot(values: Sequence[float], width: int) -> str:
-    """Return one line of bars, as high as the values; several that share a bar are averaged."""
+    """Return one line of bars as high as the values; values that share a bar are averaged."""
     if not values:
         return ""
     columns = min(width, len(values))
@@ -83,7 +83,7 @@ def plot(values: Sequence[float], width: int) -> str:
 
 
 def histogram(values: Sequence[float], bins: int = 10) -> list[tuple[float, float, int]]:
-    """Return (from, to, count) of equal ratios between the least and the largest value."""
+    """Return (from, to, count) of bins whose bounds have equal ratios, from least to largest."""
     positive = [max(value, 1e-3) for value in values]
     if not positive:
         return []

@@ -16,7 +16,7 @@ import click
 
 from kraftrio.base.clock import wall_ms
 from kraftrio.clients.cli.names import GROUP, TOPIC
-from kraftrio.clients.cli.output import tell
+from kraftrio.clients.cli.output import note
 from kraftrio.clients.cli.partitions import describe_topics, partitions_of
 from kraftrio.clients.cli.records.consuming import Consuming
 from kraftrio.clients.cli.records.lines import LineSource
@@ -43,7 +43,7 @@ _STDOUT = 1
 )
 @click.argument("topic", type=TOPIC)
 @click.option(
-    "--file", "path", type=click.Path(exists=True, dir_okay=False), help="Default: what comes in."
+    "--file", "path", type=click.Path(exists=True, dir_okay=False), help="Default: standard input."
 )
 @click.option(
     "--format",
@@ -67,7 +67,7 @@ _STDOUT = 1
 )
 @cluster_command
 async def produce(session: Session, topic: str, **given: Any) -> None:
-    """Write lines into a topic: of a file, or of what comes in."""
+    """Write the lines of a file, or of standard input, to a topic."""
     options = ProduceOptions(**given)
     settings = options.settings(session)
     destination = options.destination(topic, wall_ms())
@@ -78,7 +78,7 @@ async def produce(session: Session, topic: str, **given: Any) -> None:
     descriptor = _STDIN if options.path is None else os.open(options.path, os.O_RDONLY)
     source = LineSource(descriptor)
     if options.path is None and sys.stdin.isatty():
-        tell("a line is a record; end with Ctrl-D")
+        note("a line is a record; end with Ctrl-D")
     async with Producer(session.target.servers, **settings) as producer:
         producing = Producing(producer, destination)
         async with show_progress(source, lambda: producing.sent_records):
@@ -93,7 +93,7 @@ async def produce(session: Session, topic: str, **given: Any) -> None:
             }
         )
     else:
-        tell(producing.summary)
+        note(producing.summary)
 
 
 @click.command(
@@ -111,11 +111,13 @@ async def produce(session: Session, topic: str, **given: Any) -> None:
 @click.option(
     "--group", type=GROUP, metavar="GROUP", help="Read as a member, from where the group is."
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="So many, waiting for them.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="Print so many, and wait for them."
+)
 @click.option(
     "--follow/--no-follow",
     default=None,
-    help="Go on with what comes, or stop at the end (the default without --count).",
+    help="Go on with new records, or stop at the end (the default without --count).",
 )
 @click.option("--key", metavar="TEXT", help="Only records with this key.")
 @click.option("--read-committed", is_flag=True, help="Leave out what transactions did not commit.")
@@ -132,8 +134,8 @@ async def produce(session: Session, topic: str, **given: Any) -> None:
 async def consume(session: Session, topics: tuple[str, ...], **given: Any) -> None:
     """Print the records of topics.
 
-    Without --from-beginning, --offset, --since or --tail a group goes on where it is, --follow
-    begins with what comes from now on, and everything else begins with the first records.
+    Without --from-beginning, --offset, --since or --tail a group continues at its offsets,
+    --follow begins with new records, and everything else begins with the first records.
     """
     options = ConsumeOptions(**given)
     options.check()
@@ -176,7 +178,7 @@ async def _consumer(
     begins: dict[TopicPartition, int],
     options: ConsumeOptions,
 ) -> AsyncIterator[Consumer]:
-    """Open a consumer that reads what is to be read."""
+    """Open a consumer of the group, or of the partitions from where the options say."""
     async with Consumer(session.target.servers, **options.settings(session)) as consumer:
         if options.group is not None:
             await consumer.subscribe(list(topics))

@@ -1,11 +1,11 @@
-"""The course of `kraftrio consume`: records in, lines out, up to a count, an end, or a signal.
+"""What `kraftrio consume` does: print records as lines, up to a count, an end, or a signal.
 
 Owns `Consuming`. Rules:
 1. What a poll brings is printed at once and in one piece. Where only values are wanted, nothing but
    values is decoded.
-2. A partition that is to be read up to an end is done when the position is there: the last offsets
-   may be no records (markers, compaction).
-3. What a group has not seen printed is not committed: no record beyond the count is taken.
+2. A partition that is read up to an end is done when the consumer's position is there: the last
+   offsets may have no records (markers, compaction).
+3. No offset of a record that is not printed is committed: no record beyond the count is taken.
 
 Called by: the command.
 """
@@ -24,7 +24,7 @@ from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord
 from kraftrio.wire.primitives import TopicPartition
 
 _RECORDS_PER_POLL = 20_000
-_LOOK_AGAIN_MS = 100
+_CHECK_EVERY_MS = 100
 _WRITE_BYTES = 512 << 10
 
 Wanted = Callable[[ConsumerRecord], bool]
@@ -34,7 +34,7 @@ class Consuming:
     """See the module.
 
     Args:
-        render: makes the lines; None: values as they are, a line each.
+        render: makes the lines; None: print the values as they are, a line each.
         wanted: which records are printed and counted; None: all.
         count: how many; None: as many as there are.
         ends: where to stop in each partition; None: nowhere.
@@ -62,10 +62,10 @@ class Consuming:
         self.printed_records = 0
 
     async def run(self) -> None:
-        """Print until there is enough, or a signal says so."""
+        """Print until the count or all ends are reached, or a signal comes."""
         async with until_interrupted():
             while not await self._is_done():
-                timeout_ms = None if self._ends is None else _LOOK_AGAIN_MS
+                timeout_ms = None if self._ends is None else _CHECK_EVERY_MS
                 left = _RECORDS_PER_POLL
                 if self._count is not None and self._wanted is None:
                     left = min(left, self._count - self.printed_records)
@@ -99,7 +99,7 @@ class Consuming:
             await self._writer.write(self._render(records))
 
     async def _print_values(self, batches: Iterable[ConsumerBatch]) -> None:
-        """Print values as they are, a line each, in pieces that are worth a write."""
+        """Print values as they are, a line each, with few large writes."""
         lines: list[bytes] = []
         size_bytes = 0
         for batch in batches:
@@ -128,7 +128,7 @@ class Consuming:
         return records
 
     def _is_beyond(self, batch: ConsumerBatch) -> bool:
-        """Whether some of it is behind the end: more was written meanwhile."""
+        """Whether some of the batch is beyond the end: more was written meanwhile."""
         if self._ends is None:
             return False
         return batch.next_offset > self._ends.get(batch.topic_partition, batch.next_offset)

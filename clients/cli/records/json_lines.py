@@ -3,10 +3,11 @@
     {"key": "a", "value": "text", "headers": [["name", "text"]], "timestamp": 1796000000000}
 
 Rules:
-1. Text is text. What is no UTF-8 is in a field of its own, `key_base64` or `value_base64`, and in a
-   header as {"base64": ...}. A value that is neither text nor null is written as JSON.
-2. `headers` may be an object, too, where no name comes twice; `timestamp` may be a moment as people
-   write it. `topic` and `offset`, which `consume` prints, are passed over by `produce`.
+1. Text is a string. Bytes that are not UTF-8 are in a field of their own, `key_base64` or
+   `value_base64`, and in a header {"base64": ...}. A value that is neither string nor null is
+   produced as its JSON.
+2. `headers` may be an object, too, if no name comes twice; `timestamp` may be a moment as people
+   write it. `produce` ignores `topic` and `offset`, which `consume` prints.
 
 Pure. Called by: `producing` and `rendering`.
 """
@@ -45,7 +46,7 @@ def parse_record(line: bytes, now_ms: int) -> InputRecord:
     """Read a line.
 
     Raises:
-        ValueError: it is no such record; says why.
+        ValueError: it is no such record; it says why.
     """
     try:
         fields = json.loads(line)

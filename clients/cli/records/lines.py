@@ -1,8 +1,8 @@
 """Lines from a file, a pipe or a terminal, many at a time, without holding up the event loop.
 
-Reads happen in a thread that is given up with the command. A pipe is made as large as the system
-allows, and what has arrived is read to its end, so that a fast writer costs few turns and whoever
-types a line has it taken at once.
+Reads happen in a thread that is abandoned when the command ends. A pipe is made as large as the
+system allows, and each read takes all that has arrived, so that a fast writer needs few reads, and
+a typed line is taken at once.
 
 Called by: `producing`.
 """
@@ -28,8 +28,8 @@ class LineSource:
         descriptor: open for reading.
 
     Attributes:
-        size_bytes: how much there is in all; None where that is not known.
-        read_bytes: how much was read.
+        size_bytes: of the file; None if that is not known.
+        read_bytes: how much was read so far.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -52,7 +52,7 @@ class LineSource:
         while data := await trio.to_thread.run_sync(self._read, abandon_on_cancel=True):
             self.read_bytes += len(data)
             lines = data.split(b"\n")
-            # A long line comes in many parts, which are joined once, when its end is there.
+            # A long line comes in many parts, which are joined once, when its end has come.
             rest.append(lines[0])
             if len(lines) == 1:
                 continue

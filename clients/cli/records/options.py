@@ -1,4 +1,4 @@
-"""What `kraftrio produce` and `kraftrio consume` were asked for, and what that means.
+"""The options of `kraftrio produce` and `kraftrio consume`, and what they mean.
 
 Owns `ProduceOptions` and `ConsumeOptions`, with an attribute for each option of the command.
 
@@ -24,7 +24,7 @@ from kraftrio.clients.cli.times import parse_moment_ms
 from kraftrio.clients.config import ProducerConfig
 from kraftrio.clients.consumer.config import ConsumerConfig
 
-# Larger than the defaults of the clients: who pipes a file wants throughput.
+# Larger than the clients' defaults: who pipes a file wants throughput.
 _BATCH_BYTES = 900_000  # a little below what topics take by default
 _FETCH_BYTES = 8 << 20
 
@@ -44,13 +44,13 @@ class ProduceOptions:
     compression: str | None
 
     def settings(self, session: Session) -> dict[str, Any]:
-        """Return those of the producer."""
+        """Return the settings of the producer."""
         given = {"acks": self.acks, "compression_type": self.compression}
         settings = {"batch_size": _BATCH_BYTES, **session.settings(ProducerConfig)}
         return settings | {name: value for name, value in given.items() if value is not None}
 
     def destination(self, topic: str, now_ms: int) -> Destination:
-        """Return what becomes of a line.
+        """Return where records go, and how lines are read.
 
         Raises:
             click.UsageError: options contradict each other.
@@ -123,13 +123,13 @@ class ConsumeOptions:
             raise click.UsageError("--tail already says how many")
 
     def _check_group(self) -> None:
-        places = {
+        positions = {
             "--offset": self.offset,
             "--since": self.since,
             "--until": self.until,
             "--tail": self.tail,
         }
-        for name, value in places.items():
+        for name, value in positions.items():
             if value is not None:
                 raise click.UsageError(
                     f"{name} does not go with --group, which knows where it is;"
@@ -140,7 +140,7 @@ class ConsumeOptions:
 
     @property
     def is_following(self) -> bool:
-        """Whether to wait for what comes: by default only for a count."""
+        """Whether to wait for new records: by default only for a count."""
         return self.count is not None if self.follow is None else self.follow
 
     @property
@@ -165,11 +165,11 @@ class ConsumeOptions:
         return Start(self.offset, None, at_end=at_end)
 
     def until_ms(self, now_ms: int) -> int | None:
-        """Return where to end; as `start`."""
+        """Return the moment to end at, in milliseconds since 1970; raises as `start`."""
         return _moment_ms("--until", self.until, now_ms)
 
     def renderer(self, output: Output) -> Renderer | None:
-        """Return what makes lines of records; None: values as they are.
+        """Return what makes lines of records; None: values are printed as they are.
 
         Raises:
             click.UsageError: the template is wrong.
@@ -188,7 +188,7 @@ class ConsumeOptions:
             raise click.UsageError(str(error)) from None
 
     def settings(self, session: Session) -> dict[str, Any]:
-        """Return those of the consumer."""
+        """Return the settings of the consumer."""
         settings = session.settings(ConsumerConfig)
         settings.setdefault("max_partition_fetch_bytes", _FETCH_BYTES)
         settings["group_id"] = self.group

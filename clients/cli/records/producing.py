@@ -1,10 +1,9 @@
-"""The course of `kraftrio produce`: lines become records, and what became of them is counted.
+"""What `kraftrio produce` does: make records of lines, and count what is written.
 
 Owns `Producing`. Rules:
 1. Lines that are values and nothing else go to the producer many at a time.
-2. A line that is not a record ends the command, but what came before it is written, and the
-   sentence says how much that is. So it is when a broker refuses records, or the input cannot be
-   read.
+2. A line that is not a record ends the command, but the lines before it are written, and the error
+   says how many. It is the same when a broker refuses records, or the input cannot be read.
 
 Called by: the command.
 """
@@ -56,7 +55,7 @@ class Producing:
 
     Attributes:
         sent_records, sent_bytes: what was handed to the producer.
-        written_records: what brokers have.
+        written_records: how many brokers have written.
     """
 
     def __init__(self, producer: Producer, destination: Destination) -> None:
@@ -72,7 +71,7 @@ class Producing:
         """Produce all lines.
 
         Raises:
-            CommandError: not all of them could be; says how many were.
+            CommandError: not all were written; it says how many were.
         """
         reason = None
         try:
@@ -143,7 +142,7 @@ class Producing:
         self.sent_bytes += len(record.value or b"")
 
     def _settle(self, *, only_done: bool) -> None:
-        """Count what brokers have, of the batches that were begun first."""
+        """Count the records of batches that have ended, the oldest first."""
         while self._waiting:
             batch = next(iter(self._waiting))
             if only_done and not batch.is_done:

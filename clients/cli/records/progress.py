@@ -1,4 +1,4 @@
-"""How far a long input is, on standard error, where somebody looks at it.
+"""The progress of a long input, on standard error if that is a terminal.
 
 Called by: the command.
 """
@@ -22,7 +22,7 @@ async def show_progress(source: LineSource, count: Callable[[], int]) -> AsyncIt
     """Show how much was read while the body runs, once it has run for a second.
 
     Args:
-        count: how many records that was.
+        count: returns how many records were sent.
     """
     if not sys.stderr.isatty() or sys.stdin.isatty():
         yield

@@ -1,4 +1,4 @@
-"""Records as what `consume` prints: values, templates, JSON, readable where they are binary.
+"""The text that `consume` prints of records: values, templates, JSON, also of binary contents.
 
 Owns `Renderer`, made by `make_renderer` from what the command's options say. A template is text
 with {topic}, {partition}, {offset}, {timestamp} (milliseconds), {time} (UTC), {key}, {value},
@@ -33,12 +33,12 @@ def make_renderer(*, as_json: bool, template: str | None, value_format: str) -> 
     """Return what prints records.
 
     Args:
-        as_json: one object a line.
-        template: instead of the value alone.
+        as_json: print one object a line.
+        template: what to print of a record; None: the value.
         value_format: of FORMATS, but not "auto".
 
     Raises:
-        ValueError: the template has a name that there is none of.
+        ValueError: the template has an unknown name.
     """
     if as_json:
         nested = value_format == "json"
@@ -67,7 +67,7 @@ def raw(content: bytes | None) -> bytes:
 
 
 def readable(content: bytes | None) -> bytes:
-    """Text without what could steer a terminal; what is not a text in hexadecimal."""
+    """Text with escapes for what controls a terminal; bytes that are not text in hexadecimal."""
     if content is None:
         return NULL
     try:
@@ -77,7 +77,7 @@ def readable(content: bytes | None) -> bytes:
 
 
 def pretty(content: bytes | None) -> bytes:
-    """JSON in lines with indents; anything else as `readable`."""
+    """JSON with indents; anything else as `readable`."""
     if content is None:
         return NULL
     try:
@@ -87,7 +87,7 @@ def pretty(content: bytes | None) -> bytes:
 
 
 def hexadecimal(content: bytes | None) -> bytes:
-    """Two digits a byte."""
+    """Two digits for each byte."""
     return NULL if content is None else content.hex(" ").encode()
 
 
@@ -95,7 +95,7 @@ def parse_template(template: str, show: Content) -> list[Callable[[ConsumerRecor
     """Return what makes the parts of a record's text.
 
     Raises:
-        ValueError: the template has a name that there is none of.
+        ValueError: the template has an unknown name.
     """
     fields = _fields(show)
     parts: list[Callable[[ConsumerRecord], bytes]] = []

@@ -1,4 +1,4 @@
-"""Where `consume` begins and ends in each partition, by what its options say.
+"""Where `consume` begins and ends in each partition, according to its options.
 
 Called by: the command.
 """
@@ -19,8 +19,8 @@ class Start:
 
     Attributes:
         offset: of each partition; a negative one counts from the end.
-        at_ms: the first record that is not older.
-        at_end: only what comes from now on.
+        at_ms: with the first record at or after this time, in milliseconds since 1970.
+        at_end: with new records only.
     """
 
     offset: int | None = None
@@ -36,10 +36,10 @@ async def begin_and_end(
     *,
     read_committed: bool,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the first offset to be read of each partition, and where it ends at the moment.
+    """Return the first offset to be read of each partition, and the offset to end at.
 
     Args:
-        until_ms: the end is the first record that is not older.
+        until_ms: end at the first record at or after this time; None: at the present end.
     """
     earliest = await admin.list_offsets(dict.fromkeys(items, OffsetSpec.EARLIEST))
     latest = await admin.list_offsets(

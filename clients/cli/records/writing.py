@@ -1,7 +1,7 @@
 """Bytes to standard output, without holding up the event loop.
 
-A reader that stops reading (a pager, a full disk of somebody else) must not end the membership in a
-group: so writes happen in a thread, one after the other, while the next records are worked on.
+A reader that stops reading (a pager, a program that hangs) must not end the membership in a group:
+so writes happen in a thread, one after the other, while the next records are fetched.
 
 Called by: `consuming`.
 """
@@ -28,10 +28,10 @@ class Writer:
         self._failure: OSError | None = None
 
     async def write(self, data: bytes) -> None:
-        """Have bytes written, waiting for those before the last ones.
+        """Queue bytes to be written; waits while earlier ones are queued.
 
         Raises:
-            OSError: what was to be written before could not be.
+            OSError: an earlier write failed.
         """
         try:
             await self._send.send(data)
@@ -39,7 +39,7 @@ class Writer:
             self.raise_failure()
 
     async def run(self) -> None:
-        """Write until everything is written and the writer is closed, or something cannot be."""
+        """Write until the writer is closed and all is written, or a write fails."""
         async with self._receive:
             async for data in self._receive:
                 try:
@@ -49,11 +49,11 @@ class Writer:
                     return
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End `run` once all is written."""
         self._send.close()
 
     def raise_failure(self) -> None:
-        """Raise why something could not be written, if so it was."""
+        """Raise the error of a write that failed, if one did."""
         if self._failure is not None:
             raise self._failure
 

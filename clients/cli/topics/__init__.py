@@ -1,1 +1,1 @@
-"""`kraftrio topic`: what topics there are, and changing them."""
+"""`kraftrio topic`: list and change topics."""

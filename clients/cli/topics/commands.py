@@ -109,7 +109,7 @@ async def describe(session: Session, names: tuple[str, ...]) -> None:
     help="The brokers of each partition, the preferred leader first, such as 1:2,2:3.",
 )
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A topic setting.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if a topic exists.")
 @click.option("--dry-run", is_flag=True, help="Have the cluster check it, and create nothing.")
 @cluster_command
 async def create(
@@ -168,7 +168,7 @@ async def alter(
 
 @topic.command("delete", epilog="Example: kraftrio topic delete orders")
 @click.argument("names", metavar="TOPIC...", nargs=-1, type=TOPIC, required=True)
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if a topic does not exist.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
 async def delete(session: Session, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
@@ -194,12 +194,12 @@ async def delete(session: Session, names: tuple[str, ...], if_exists: bool, yes:
     type=click.IntRange(min=1),
     metavar="N",
     required=True,
-    help="How many there are then.",
+    help="The new number of partitions.",
 )
 @click.option("--dry-run", is_flag=True, help="Have the cluster check it, and change nothing.")
 @cluster_command
 async def add_partitions(session: Session, name: str, total: int, dry_run: bool) -> None:
-    """Give a topic more partitions; keys may then go to other ones than before."""
+    """Add partitions to a topic; keys may then go to other ones than before."""
     async with session.admin() as admin:
         before = len((await describe_topics(admin, [name]))[name].partitions)
         await admin.create_partitions({name: total}, validate_only=dry_run)
@@ -246,9 +246,11 @@ async def delete_records(
 
 @topic.command("offsets", epilog="Example: kraftrio topic offsets orders --at '5m ago'")
 @click.argument("name", metavar="TOPIC", type=TOPIC)
-@click.option("--at", metavar="MOMENT", help="Also the first offset that is not older.")
+@click.option(
+    "--at", metavar="MOMENT", help="Also the offset of the first record at or after that time."
+)
 @click.option("--partition", "chosen", type=int, multiple=True, metavar="N", help="Default: all.")
-@click.option("--read-committed", is_flag=True, help="The latest offset of committed records.")
+@click.option("--read-committed", is_flag=True, help="Count no records of open transactions.")
 @cluster_command
 async def offsets(
     session: Session, name: str, at: str | None, chosen: tuple[int, ...], read_committed: bool

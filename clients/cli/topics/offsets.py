@@ -1,4 +1,4 @@
-"""Offsets of a topic: where its partitions begin and end, and which offset a moment has.
+"""Offsets of a topic: where its partitions begin and end, and the offset for a moment.
 
 Called by: the commands of topics.
 """
@@ -17,7 +17,7 @@ from kraftrio.wire.primitives import TopicPartition
 
 
 def moment_option(name: str, text: str, now_ms: int) -> int:
-    """Return the milliseconds of an option that is a moment.
+    """Return the moment that an option gives, in milliseconds since 1970.
 
     Raises:
         click.UsageError: it is not a moment.
@@ -31,10 +31,10 @@ def moment_option(name: str, text: str, now_ms: int) -> int:
 async def offsets_before(
     admin: Admin, items: Sequence[TopicPartition], before: str, now_ms: int
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition that is meant by OFFSET, MOMENT or "end".
+    """Return for each partition the offset that OFFSET, MOMENT or "end" stands for.
 
     Raises:
-        click.UsageError: it is something else.
+        click.UsageError: `before` is something else.
     """
     ends = await admin.list_offsets(dict.fromkeys(items, OffsetSpec.LATEST))
     if before.lower() == "end":

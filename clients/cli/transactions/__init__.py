@@ -1,1 +1,1 @@
-"""`kraftrio transaction`: what is open, and ending by hand what hangs."""
+"""`kraftrio transaction`: show transactions, and end by hand those that hang."""

@@ -50,7 +50,7 @@ def transaction() -> None:
 
 @transaction.command("list", epilog="Example: kraftrio transaction list --state Ongoing")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Such as Ongoing.")
-@click.option("--longer-than", metavar="DURATION", help="That began longer ago, such as 10m.")
+@click.option("--longer-than", metavar="DURATION", help="Only those open for longer, such as 10m.")
 @cluster_command
 async def list_transactions(
     session: Session, states: tuple[str, ...], longer_than: str | None
@@ -136,14 +136,14 @@ async def producers(session: Session, topic: str, chosen: tuple[int, ...], only_
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
 async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
-    """Shut producers out, which aborts what they have open."""
-    confirm(f"shut the producers of {', '.join(ids)} out?", yes)
+    """Fence producers, which aborts their open transactions."""
+    confirm(f"fence the producers of {', '.join(ids)}?", yes)
     async with session.admin() as admin:
         results = await admin.fence_producers(dict.fromkeys(ids), raise_errors=False)
 
     def done(name: str, fenced: object) -> None:
         session.output.done(
-            f"the producers of {name} are shut out", {"transactional_id": name, "fenced": True}
+            f"the producers of {name} are fenced", {"transactional_id": name, "fenced": True}
         )
 
     report(results, done, repr)
@@ -153,12 +153,20 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     "abort", epilog="Example: kraftrio transaction abort orders --partition 0 --producer-id 7"
 )
 @click.argument("topic", type=TOPIC)
-@click.option("--partition", type=int, required=True, metavar="N", help="Where it hangs.")
-@click.option("--producer-id", type=int, required=True, metavar="N", help="Whose it is.")
+@click.option(
+    "--partition", type=int, required=True, metavar="N", help="The partition where it hangs."
+)
+@click.option(
+    "--producer-id",
+    type=int,
+    required=True,
+    metavar="N",
+    help="The producer whose transaction it is.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_command
 async def abort(session: Session, topic: str, partition: int, producer_id: int, yes: bool) -> None:
-    """Abort in one partition what no coordinator will end.
+    """Abort a transaction in one partition that no coordinator will end.
 
     A transaction that its coordinator still knows is ended by `fence`: aborting a part of it by
     hand could split it.

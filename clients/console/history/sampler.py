@@ -26,7 +26,7 @@ from kraftrio.clients.admin.types import (
     LogDirDescription,
     OffsetSpec,
 )
-from kraftrio.clients.cli.cluster.standing import all_topics, least_isrs
+from kraftrio.clients.cli.cluster.standing import all_topics, min_insync_replicas
 from kraftrio.clients.cli.groups.lag import SHARE, committed_offsets
 from kraftrio.clients.console.history.series import Series
 from kraftrio.clients.errors import KafkaClientError, NetworkError, TimedOutError
@@ -62,7 +62,7 @@ class ClusterSample:
     at_ms: int
     cluster: ClusterDescription
     topics: Mapping[str, TopicMetadata]
-    least_isrs: Mapping[str, int]
+    min_insync_replicas: Mapping[str, int]
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     directories: Mapping[int, Mapping[str, LogDirDescription]]
@@ -141,7 +141,7 @@ class Sampler:
         cluster = await admin.describe_cluster()
         topics = await all_topics(admin)
         if self._looks % _SETTINGS_EVERY == 0 or topics.keys() - self._least_isrs.keys():
-            self._least_isrs = await least_isrs(admin, topics)
+            self._least_isrs = await min_insync_replicas(admin, topics)
         self._looks += 1
         items = [
             TopicPartition(name, number)

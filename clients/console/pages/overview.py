@@ -23,7 +23,7 @@ _MAX_PROBLEMS = 50
 async def overview(console: Console, request: Request) -> Response:
     """Show brokers, what is wrong, and throughput."""
     seen = await console.sampler.latest()
-    problems = check_partitions(seen.topics, seen.least_isrs)
+    problems = check_partitions(seen.topics, seen.min_insync_replicas)
     total = console.sampler.total
     return page(
         console,
@@ -34,7 +34,7 @@ async def overview(console: Console, request: Request) -> Response:
         brokers=_brokers(seen),
         problems=[problem.row for problem in problems[:_MAX_PROBLEMS]],
         problem_count=len(problems),
-        serious_count=len({problem.place for problem in problems if problem.is_serious}),
+        serious_count=len({problem.item for problem in problems if problem.is_serious}),
         partition_count=sum(len(topic.partitions) for topic in seen.topics.values()),
         size_bytes=sum(seen.sizes.values()),
         rate=total.rate(),

@@ -108,8 +108,8 @@ def test_a_port_behind_a_firewall(firewalled: str) -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server listens there"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not speak Kafka's protocol"),
-        (b"", "says nothing, or hangs up"),
-        (None, "says nothing, or hangs up"),
+        (b"", "does not answer, or closes the connection"),
+        (None, "does not answer, or closes the connection"),
     ],
 )
 def test_who_listens_is_no_broker(answer: bytes | None, word: str) -> None:

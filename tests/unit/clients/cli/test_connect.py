@@ -63,7 +63,7 @@ def test_settings_by_their_kind() -> None:
     [
         ("linger.ms", "soon", "linger.ms must be a whole number, not 'soon'"),
         ("enable.idempotence", "1", "enable.idempotence must be true or false, not '1'"),
-        ("sasl.no.such.setting", "x", "sasl.no.such.setting cannot be followed"),
+        ("sasl.no.such.setting", "x", "sasl.no.such.setting cannot be obeyed"),
     ],
 )
 def test_wrong_settings(name: str, value: str, sentence: str) -> None:

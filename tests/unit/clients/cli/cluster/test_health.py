@@ -32,7 +32,7 @@ def test_troubles(
     partition = PartitionMetadata(0, leader, 1, replicas, isr)
     topics = {"t": TopicMetadata("t", partitions={0: partition})}
     problems = check_partitions(topics, {"t": min_isr})
-    assert [problem.trouble.value for problem in problems] == troubles
+    assert [problem.kind.value for problem in problems] == troubles
 
 
 def test_the_worst_comes_first() -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.types import ClusterDescription, QuorumInfo, QuorumReplica
-from kraftrio.clients.cli.cluster.standing import all_topics, broker_rows, least_isrs, quorum_rows
+from kraftrio.clients.cli.cluster.standing import (
+    all_topics,
+    broker_rows,
+    min_insync_replicas,
+    quorum_rows,
+)
 from kraftrio.clients.metadata import BrokerAddress
 from tests.unit.clients.simulated import Kafka
 
@@ -15,9 +20,9 @@ async def test_brokers_topics_and_what_these_demand(kafka: Kafka) -> None:
     async with Admin(kafka.bootstrap) as admin:
         topics = await all_topics(admin)
         assert {"t", "u"} <= topics.keys()
-        assert await least_isrs(admin, ["t", "u"]) == {"t": 2, "u": 1}
-        assert await least_isrs(admin, []) == {}
-        assert await least_isrs(admin, ["t", "deleted"]) == {"t": 2}
+        assert await min_insync_replicas(admin, ["t", "u"]) == {"t": 2, "u": 1}
+        assert await min_insync_replicas(admin, []) == {}
+        assert await min_insync_replicas(admin, ["t", "deleted"]) == {"t": 2}
         cluster = await admin.describe_cluster()
     rows = broker_rows(cluster, topics)
     partitions = sum(len(topic.partitions) for topic in topics.values())

@@ -52,7 +52,7 @@ def test_connecting() -> None:
         (b"\0\0\0\x10\0\0\0\7\0\0", False, False, None),
         (b"\x15\x03\x03\0\2", True, False, "speaks TLS"),
         (b"", True, False, "speaks TLS"),
-        (b"", False, False, "says nothing"),
+        (b"", False, False, "does not answer"),
         (b"HTTP/1.1 400", False, False, "HTTP server"),
         (b"SSH-2.0", False, False, "does not speak Kafka's protocol"),
     ],

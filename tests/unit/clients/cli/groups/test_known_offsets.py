@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.cli.groups.known_offsets import known_offsets
-from kraftrio.clients.cli.groups.reset import Known
+from kraftrio.clients.cli.groups.reset import KnownOffsets
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.simulated import Kafka
 
@@ -18,8 +18,8 @@ async def test_ends_what_is_committed_and_a_moment(kafka: Kafka) -> None:
     async with Admin(kafka.bootstrap) as admin:
         await admin.delete_records({T0: 2})
         assert await known_offsets(admin, [T0, T1], {T0: 5}, None) == {
-            T0: Known(2, 10, 5),
-            T1: Known(0, 0),
+            T0: KnownOffsets(2, 10, 5),
+            T1: KnownOffsets(0, 0),
         }
         found = await known_offsets(admin, [T0, T1], {}, now_ms - 60_000)
         assert (found[T0].at, found[T1].at) == (2, None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.clients.cli.groups import reset
-from kraftrio.clients.cli.groups.reset import Form, Known, plan_reset, read_table
+from kraftrio.clients.cli.groups.reset import Form, KnownOffsets, plan_reset, read_table
 from kraftrio.wire.primitives import TopicPartition
 
 ITEM = TopicPartition("t", 0)
-KNOWN = Known(earliest=10, latest=50, current=20, at=30)
+KNOWN = KnownOffsets(earliest=10, latest=50, current=20, at=30)
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ KNOWN = Known(earliest=10, latest=50, current=20, at=30)
         (reset.to_earliest, KNOWN, 10),
         (reset.to_latest, KNOWN, 50),
         (reset.to_current, KNOWN, 20),
-        (reset.to_current, Known(10, 50), 50),
+        (reset.to_current, KnownOffsets(10, 50), 50),
         (reset.to_moment, KNOWN, 30),
-        (reset.to_moment, Known(10, 50, 20), 50),
+        (reset.to_moment, KnownOffsets(10, 50, 20), 50),
         (reset.to_offset(33), KNOWN, 33),
         (reset.to_offset(5), KNOWN, 10),
         (reset.to_offset(99), KNOWN, 50),
@@ -31,7 +31,7 @@ KNOWN = Known(earliest=10, latest=50, current=20, at=30)
         (reset.from_table({ITEM: 12}), KNOWN, 12),
     ],
 )
-def test_forms(form: Form, known: Known, offset: int) -> None:
+def test_forms(form: Form, known: KnownOffsets, offset: int) -> None:
     """An offset that is not there becomes the nearest one that is."""
     (move,) = plan_reset(form, {ITEM: known}).moves
     assert (move.offset, move.lag) == (offset, 50 - offset)
@@ -40,7 +40,7 @@ def test_forms(form: Form, known: Known, offset: int) -> None:
 @pytest.mark.parametrize("form", [reset.shift_by(5), reset.from_table({})])
 def test_what_stays_as_it_is(form: Form) -> None:
     """What was never committed cannot be shifted; a table moves what it names."""
-    assert not plan_reset(form, {ITEM: Known(10, 50)}).offsets
+    assert not plan_reset(form, {ITEM: KnownOffsets(10, 50)}).offsets
 
 
 def test_tables() -> None:
