@@ -211,7 +211,7 @@ class GroupMember:
     # -- offsets --------------------------------------------------------------------------------
 
     async def _start_at_committed(self, assigned: list[TopicPartition]) -> None:
-        known = {tp: self._history.commits.get((self._group, tp), 0) for tp in assigned}
+        known = self._history.committed(self._group, assigned)
         topic = OffsetFetchRequestTopic(
             name=self._topic, partition_indexes=[tp.partition for tp in assigned]
         )

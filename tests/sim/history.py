@@ -14,6 +14,7 @@ raises at once for what no later event can mend. The promises it checks
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,9 +41,15 @@ class Sender:
 
 
 class History:
-    """See the module."""
+    """See the module.
 
-    def __init__(self) -> None:
+    Args:
+        has_old_coordinator: whether a coordinator of groups that is replaced does not know it yet:
+            it answers what it knows, as Apache Kafka's does.
+    """
+
+    def __init__(self, has_old_coordinator: Callable[[], bool] = lambda: False) -> None:
+        self._has_old_coordinator = has_old_coordinator
         self.senders: dict[str, Sender] = {}
         self.seen: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
         self.commits: dict[tuple[str, TopicPartition], int] = {}
@@ -92,10 +99,22 @@ class History:
         key = (group, topic_partition)
         self.commits[key] = max(self.commits.get(key, 0), offset)
 
+    def committed(
+        self, group: str, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """What is committed at least, to be compared with what will be found.
+
+        Nothing, if an old coordinator may answer: its member reads some records again, and commits
+        nothing by it.
+        """
+        if self._has_old_coordinator():
+            return dict.fromkeys(topic_partitions, 0)
+        return {tp: self.commits.get((group, tp), 0) for tp in topic_partitions}
+
     def check_committed(
         self, group: str, topic_partition: TopicPartition, known: int, found: int
     ) -> None:
-        """A member has asked for the committed offset; `known` is what was known when it asked."""
+        """A member has asked for the committed offset; `committed` was `known` when it asked."""
         if found < known:
             raise SimulationFailure(
                 f"group {group} finds offset {found} committed for {_name(topic_partition)}, but"

@@ -377,7 +377,7 @@ class GroupProgram:
         """These are the member's own now: what it begins at was committed, or something later."""
         member = consumer.group_metadata()
         owner = member.group_instance_id or member.member_id  # a static one keeps its place
-        known = {tp: self._history.commits.get((self._group, tp), 0) for tp in partitions}
+        known = self._history.committed(self._group, partitions)
         for tp in partitions:
             self._history.own(self._group, member.generation_id, tp, owner)
             self._passages[tp] = Passage(self._machine.name, tp)

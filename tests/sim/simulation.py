@@ -147,7 +147,7 @@ class Simulation:
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
         self.options = options
-        self.history = History()
+        self.history = History(self._has_old_coordinator)
         self.check_count = 0
         self.fault_count = 0
         self._rng = world.rng("simulation")
