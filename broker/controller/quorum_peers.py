@@ -71,9 +71,13 @@ class QuorumPeers:
         """Keep the connections until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for lane in (*self._fetches.values(), *self._elections.values()):
-                nursery.start_soon(lane.run)
-            task_status.started()
+            try:
+                for lane in (*self._fetches.values(), *self._elections.values()):
+                    nursery.start_soon(lane.run)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None  # the quorum may take another step while this node stops
 
     # ---- voters
 
@@ -137,9 +141,10 @@ class QuorumPeers:
             lane.send(message)
 
     def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
-        """Start or go on to fetch a snapshot from the leader."""
-        assert self._downloads is not None and self._nursery is not None, "run has started"
-        self._downloads.fetch(source, snapshot_id, self._nursery)
+        """Start or go on to fetch a snapshot from the leader, unless this node stops."""
+        assert self._downloads is not None, "attach comes first"
+        if self._nursery is not None:
+            self._downloads.fetch(source, snapshot_id, self._nursery)
 
     # ---- reports of the lanes
 
@@ -162,5 +167,6 @@ class QuorumPeers:
         """Take a voter's refusal of a request as a whole; it may be of another cluster."""
         self.on_unreachable(node_id, f"it answers: {error}", refused=False)
         if isinstance(error, KafkaError) and error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            assert self._other_clusters is not None and self._nursery is not None
-            self._other_clusters.ask(node_id, self._nursery)
+            assert self._other_clusters is not None, "attach comes first"
+            if self._nursery is not None:
+                self._other_clusters.ask(node_id, self._nursery)

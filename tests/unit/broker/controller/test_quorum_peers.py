@@ -16,10 +16,10 @@ from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdentity, Cluster
 from kraftrio.kraft_meta.quorum.voter_changes import CurrentVoters
 from kraftrio.kraft_meta.raft.messages import Vote
 from kraftrio.kraft_meta.raft.ready import RaftConfig
-from kraftrio.kraft_meta.raft.values import OffsetAndEpoch
+from kraftrio.kraft_meta.raft.values import OffsetAndEpoch, SnapshotId
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.testing.simulation.world import START_WALL_MS
-from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -391,6 +391,24 @@ def test_a_link_that_fails_for_another_reason_is_logged_again(
         "refused",
         "it answers: UNKNOWN",
     ]
+
+
+async def test_the_quorum_may_take_another_step_while_the_node_stops() -> None:
+    """Its task and that of its peers are cancelled together: the peers' may end first."""
+    peers = QuorumPeers(SystemNetwork(), 1, b"d" * 16, RaftConfig())
+    voters = CurrentVoters(voters_at({2: ("b", 9093)}))
+    service: Any = SimpleNamespace(voters=voters, messages=SimpleNamespace(peer_unreachable=ignore))
+    peers.attach(service)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(peers.run)
+        nursery.cancel_scope.cancel()
+    peers.fetch_snapshot(2, SnapshotId(5, 1))
+    peers.on_refusal(2, KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, "another cluster"))
+    voters.change(voters_at({3: ("c", 9093)}))
+
+
+def ignore(*_given: object, **_named: object) -> None:
+    """Take a report."""
 
 
 # ---- voters
