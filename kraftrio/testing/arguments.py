@@ -1,6 +1,6 @@
-"""What tests hand over, checked when they do: seconds, settings of nodes, names of the protocol.
+"""Arguments of tests, checked when they are given: seconds, settings, names of the protocol.
 
-A wrong type is a TypeError, a value that cannot be meant a ValueError; each says what was given and
+A wrong type is a TypeError, an impossible value a ValueError; each says what was given and
 what is wanted. Pure. Called by: what tests call.
 """
 

@@ -25,7 +25,7 @@ _AIOKAFKA = {"aiokafka.consumer.": "AIOKafkaConsumer", "aiokafka.producer.": "AI
 
 @contextmanager
 def watched_tasks() -> Iterator[Callable[[], list[str]]]:
-    """Watch a test; what is given tells, in the body's end, the names of what is left."""
+    """Watch a test; the yielded function names what is left when the body ends."""
     before: dict[asyncio.AbstractEventLoop, set[_Task]] = {}
     run_forever = asyncio.BaseEventLoop.run_forever
 
@@ -67,7 +67,7 @@ def _names(tasks: Iterable[_Task], before: Iterable[_Task]) -> list[str]:
 
 
 def _is_part_of_others(task: _Task) -> bool:
-    """Whether it is of a plugin, or only waits (`asyncio.wait`), for whom nobody knows."""
+    """Whether the task is a plugin's, or only waits (`asyncio.wait`) for an unknown owner."""
     module = _module(task)
     is_nameless = task.get_name().startswith("Task-")
     return module.startswith(_OF_PLUGINS) or (module.startswith("asyncio.") and is_nameless)
@@ -83,7 +83,7 @@ def _module(task: _Task) -> str:
 
 
 def _owner(task: _Task) -> object | None:
-    """Whose method the task runs; the parts of a client of aiokafka count as its connection."""
+    """The object whose method the task runs; parts of a client of aiokafka are its connection."""
     frame = _frame_of(task)
     found = None if frame is None else frame.f_locals.get("self")
     return getattr(found, "_client", found)

@@ -50,14 +50,14 @@ def at_most_once(sent: Iterable[T], handled: Iterable[T]) -> None:
 
 
 def exactly_once(sent: Iterable[T], handled: Iterable[T]) -> None:
-    """Check that what was sent was handled, and each as often as it was sent."""
+    """Check that every item was handled exactly as often as it was sent."""
     expected, found = list(sent), list(handled)
     at_least_once(expected, found)
     at_most_once(expected, found)
 
 
 def in_order_by_key(handled: Iterable[PlacedRecord]) -> None:
-    """Check that of each key no record was handled for the first time after a later one of it.
+    """Check that no record was first handled after a later one with the same key.
 
     Records that are handled again, after a rebalance, are in order as long as none was left out.
     Records without a key are in order by partition.
@@ -86,7 +86,7 @@ def committed_only_handled(
     Args:
         committed: what `committed(group)` gives.
         records: what `records(topic)` gives.
-        handled: those that the program has worked on.
+        handled: those that the program has processed.
     """
     done = {_place(record) for record in handled}
     for record in records:

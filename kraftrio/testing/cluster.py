@@ -50,7 +50,7 @@ _REQUEST_TIMEOUT_MS = 5_000  # of what a test asks for itself, also of a paused 
 
 
 class _Running:
-    """What there is of a cluster while it runs; its methods belong to the loop's thread."""
+    """The parts of a running cluster; its methods are called in the loop's thread."""
 
     def __init__(self, nodes: LocalNodes | NodeProcess, nursery: trio.Nursery) -> None:
         self.nodes = nodes
@@ -96,7 +96,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         folder: where the files go; None: disks in memory, which are the fastest.
         in_process: False: in a process of its own, so that the program's work does not delay it.
         start: what it begins with: a snapshot, where one was saved, or a log directory of Apache
-            Kafka (see `Snapshot.load`). The nodes' clocks tell the time of today, so retention may
+            Kafka (see `Snapshot.load`). The nodes' clocks show the present time, so retention may
             delete old records; properties are not in a snapshot.
 
     Raises:
@@ -199,7 +199,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         return self._running, self._loop
 
     def _call(self, work: Callable[[Contents], Awaitable[T]]) -> T:
-        """Do something with what is in the cluster, and wait for it."""
+        """Do something with the contents of the cluster, and wait for it."""
         running, loop = self._started()
 
         async def call() -> T:
@@ -375,9 +375,9 @@ class KafkaCluster(Subjects, DisturbedRequests):
         self._move(lambda moves: moves.rebalance(group))
 
     def deliver_again(self, group: str, records: int = 1) -> None:
-        """Let members get the newest records of each partition once more, that they have committed.
+        """Let members get the newest records that they have committed once more.
 
-        They are thrown out of their group meanwhile, as if they had died before those commits.
+        They are removed from their group meanwhile, as if they had died before those commits.
 
         Raises:
             ValueError: the group has no members, or has committed nothing.
@@ -403,7 +403,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         key: bytes | str | None = None,
         value: bytes | str | None = None,
     ) -> Explanation:
-        """Tell why a record is not visible, was read twice, or went to its partition.
+        """Explain why a record is not visible, was read twice, or went to its partition.
 
         Each answer names the event of the run that decided it, or says that the trace has none. A
         client counts as a machine of its client id. Only what came to a broker is known, so a
@@ -454,8 +454,8 @@ class KafkaCluster(Subjects, DisturbedRequests):
     def snapshot(self) -> Snapshot:
         """Take what all nodes have on their disks at this instant: logs, groups, transactions.
 
-        In memory nobody notices. With a `folder`, the nodes that run are killed, as by `kill -9`,
-        and started again once the files are copied: clients' connections are cut.
+        In memory the nodes do not notice it. With a `folder`, the nodes that run are killed, as by
+        `kill -9`, and started again once the files are copied: clients' connections are cut.
 
         Raises:
             ValueError: the nodes are in another process.
@@ -464,9 +464,10 @@ class KafkaCluster(Subjects, DisturbedRequests):
         return loop.call(lambda: nodes.snapshot(running.nursery)).result()
 
     def restore(self, snapshot: Start) -> None:
-        """Let the cluster be as it was then, at its addresses; wait until clients can connect.
+        """Set the cluster back to a snapshot, at its addresses; wait for it to serve clients.
 
-        Every node is killed, gets the disk of then, and is started, also one that did not run.
+        Every node is killed, gets its disk from the snapshot, and is started, even if it did not
+        run.
         Connections of clients are cut, as at a restart of all nodes. A client that goes on meets a
         cluster that has forgotten what came since: open new ones. Time goes on.
 
@@ -512,8 +513,8 @@ class KafkaCluster(Subjects, DisturbedRequests):
     def reset(self) -> None:
         """Delete every topic, group and transaction, and the settings that were changed meanwhile.
 
-        Clients stay connected; members of groups join again. A broker that was reset is as a new
-        one, but for users, ACLs and quotas, which stay.
+        Clients stay connected; members of groups join again. A broker that was reset is like
+        a new one, except for users, ACLs and quotas, which stay.
         """
         self._call(lambda contents: contents.reset())
 

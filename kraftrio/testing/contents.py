@@ -1,4 +1,4 @@
-"""What is in a cluster, put there and looked at by a test without a client of its own.
+"""The contents of a cluster: topics, records and groups, for a test without a client of its own.
 
 Owns: `Contents`, on our Trio clients, so that it works over any network and with any broker of the
 protocol. What a program under test may not be spared (retries, rebalances) is not hidden from it:
@@ -48,7 +48,7 @@ class Contents:
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT".
-        network: where sockets come from, instead of the system's.
+        network: makes connections, instead of the system's sockets.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Contents:
     async def guest(
         self, group_id: str, topics: Iterable[str], assignor: str | None
     ) -> AsyncIterator[None]:
-        """Be a member of a group while the body runs, which commits nothing.
+        """Be a member of a group while the body runs, and commit nothing.
 
         Args:
             assignor: that of a group of the classic protocol; None: it is one of KIP-848.

@@ -3,10 +3,10 @@
 Rules:
 1. Time stands still while anything can run, and jumps when nothing can: a session time-out of 45 s
    takes milliseconds. `time.time()` is the world's, too, in the thread that runs it.
-2. One seed decides all chance: the run of a seed is the same each time.
+2. One seed decides everything random: the run of a seed is the same each time.
 3. Clients of `kraftrio` that are made in the world are in its network, without being told: the
    program under test is run as it is.
-4. A node that logs an error or ends by itself fails the run: it is a fault of ours.
+4. A node that logs an error or ends by itself fails the run: it is a bug of the broker.
 
 Called by: tests, through the fixture `kafka_world` or `kraftrio.testing.KafkaWorld`.
 """
@@ -69,7 +69,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
     """See the module.
 
     Args:
-        seed: decides all chance.
+        seed: decides everything random.
         brokers: how many nodes, each a broker and a controller.
         config: properties of every node, by Kafka's names.
         faults: what happens to it by itself.
@@ -111,7 +111,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         """Run an async function in the world, once the cluster is up; return what it returns.
 
         Raises:
-            SimulationFailure: a node failed, or everybody waits for ever.
+            SimulationFailure: a node failed, or every task waits for ever.
             Exception: what `main` raises.
             LeftOpen: `main` has left clients or tasks open.
             ValueError: no node can start with `config`; the text says why.
@@ -221,7 +221,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         key: bytes | str | None = None,
         value: bytes | str | None = None,
     ) -> Explanation:
-        """Tell why a record is not visible, was read twice, or went to its partition.
+        """Explain why a record is not visible, was read twice, or went to its partition.
 
         Each answer names the event of the run that decided it, or says that the trace has none.
 
@@ -241,7 +241,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
     async def snapshot(self) -> Snapshot:
         """Take what all nodes have on their disks at this instant: logs, groups, transactions.
 
-        Nobody in the world notices.
+        The nodes and clients do not notice it.
         """
         cluster = self._running().cluster
         await trio.lowlevel.checkpoint()
@@ -254,9 +254,10 @@ class KafkaWorld(Subjects, DisturbedRequests):
         return (snapshot.wall_ms - self._world.start_wall_ms) / 1000
 
     async def restore(self, snapshot: Start) -> None:
-        """Let the cluster be as it was then; wait until clients can connect.
+        """Set the cluster back to a snapshot; wait until clients can connect.
 
-        Every node is killed, gets the disk of then, and is started, also one that did not run.
+        Every node is killed, gets its disk from the snapshot, and is started, even if it did not
+        run.
         Connections of clients are cut, as at a restart of all nodes. A client that goes on meets a
         cluster that has forgotten what came since, its newest leader epochs, too: open new ones.
         Time goes on, for timers and wall clocks: it is later than at the snapshot. What was done
@@ -424,9 +425,9 @@ class KafkaWorld(Subjects, DisturbedRequests):
         await self._running().faults.moves.rebalance(group)
 
     async def deliver_again(self, group: str, records: int = 1) -> None:
-        """Let members get the newest records of each partition once more, that they have committed.
+        """Let members get the newest records that they have committed once more.
 
-        They are thrown out of their group meanwhile, as if they had died before those commits.
+        They are removed from their group meanwhile, as if they had died before those commits.
 
         Raises:
             ValueError: the group has no members, or has committed nothing.

@@ -203,7 +203,7 @@ class LocalNode:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Stop it in good order."""
+        """Stop it gracefully."""
         self.note("term")
         self._stopping.set()
         await self._ended.wait()
@@ -257,7 +257,7 @@ class LocalNode:
         await self._end()
 
     async def cut_power(self) -> None:
-        """End it, and leave of what was not synced to its disk in memory a part only."""
+        """End it, and keep only a part of what was not synced to its disk in memory."""
         assert self.disk is not None
         self.note("crash", "power cut")
         self.disk = self.disk.after_power_cut(random.Random())
@@ -394,7 +394,7 @@ class LocalNodes:
         }
 
     async def restore(self, snapshot: Snapshot, nursery: trio.Nursery) -> None:
-        """Kill all of them, give them the disks of then, and start them."""
+        """Kill all of them, give them their disks from the snapshot, and start them."""
         self._check_takes(snapshot)
         await self.kill()
         await trio.to_thread.run_sync(self._load, snapshot)

@@ -1,7 +1,7 @@
 """The pytest plugin: `kafka_broker`, `kafka_cluster`, `kafka_world`, and the mark `kafka`.
 
 Rules:
-1. A project that has no use for it pays nothing: brokers are imported when a fixture is asked for.
+1. A project that does not use it pays nothing: brokers are imported when a fixture is asked for.
 2. What a test gets is empty, or as its `start` says. Brokers of the scope "module" or "session"
    are made so again between tests, and only tests with the same mark share them.
 3. An async test that takes `kafka_world` runs in that world, whatever runs other async tests.
@@ -261,7 +261,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse a mark that nothing would come of."""
+    """Refuse a mark that would have no effect."""
     if item.get_closest_marker("kafka_faults") is None:
         return
     if not (
@@ -368,7 +368,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the story of the run of a test that failed with brokers of ours."""
     report = yield
-    teller = _teller(item)
+    teller = _story_source(item)
     if teller is None or report.when != "call":
         return report
     is_wanted = item.config.getoption("--kafka-report")
@@ -382,8 +382,8 @@ def pytest_runtest_makereport(
     return report
 
 
-def _teller(item: pytest.Item) -> KafkaWorld | KafkaCluster | None:
-    """What can tell the story of a test's run."""
+def _story_source(item: pytest.Item) -> KafkaWorld | KafkaCluster | None:
+    """The object that has the story of a test's run."""
     given = getattr(item, "funcargs", {})
     if "kafka_world" in given:
         return cast("KafkaWorld", given["kafka_world"])

@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 def events_of(lines: Iterable[str]) -> list[Event]:
-    """Take the lines of a trace apart; what does not look like one goes on with the line before."""
+    """Take the lines of a trace apart; other text belongs to the line before."""
     events: list[Event] = []
     for line in lines:
         time, who, kind, text = [*line.split(None, 3), "", "", "", ""][:4]

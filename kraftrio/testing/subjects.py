@@ -151,7 +151,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a transactional id does."""
+    """The transactions of a transactional id."""
 
     transactional_id: str
     watch: Watch
@@ -198,7 +198,7 @@ class Subjects(ABC):
 
     def healthy(self, *, timeout_s: float = _HEAL_TIMEOUT_S) -> Wait:
         """Wait until every broker is there, and every replica of every partition in sync."""
-        self._nodes_up()  # which tells, now, that there is no cluster to wait for
+        self._nodes_up()  # which raises now if there is no cluster to wait for
 
         async def look(contents: Contents) -> Seen:
             return await _health(contents, self._nodes_up())

@@ -1,4 +1,4 @@
-"""Waiting until something is so, and saying what was seen instead when it is not so in time.
+"""Waiting for a condition, and saying what was seen instead when it does not hold in time.
 
 Owns: `Seen`, `Wait` and `WaitTimedOut`. A `Wait` is awaited in asyncio and Trio, or waited for in
 plain code; a test that does neither is warned, since then nothing was checked.
@@ -20,13 +20,13 @@ from kraftrio.clients.errors import KafkaClientError
 from kraftrio.testing.arguments import seconds
 from kraftrio.testing.loop_thread import Call, LoopThread
 
-LAST_EVENTS = 8  # so many are told when the time is up
+LAST_EVENTS = 8  # so many are reported when the time is up
 _SHORTEST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
 
 
 class Seen(NamedTuple):
-    """What a look has shown: whether it is so by now, and what it is like."""
+    """The result of one check: whether the condition holds, and what was seen."""
 
     is_so: bool
     text: str
@@ -36,11 +36,11 @@ Look = Callable[[], Awaitable[Seen]]
 
 
 class WaitTimedOut(AssertionError):
-    """It was not so in time; the text says what was seen instead."""
+    """The condition did not hold in time; the text says what was seen instead."""
 
 
 class Wait:
-    """Waits until something is so: `await` it, or call `wait()` where nothing can be awaited.
+    """Waits for a condition: `await` it, or call `wait()` where nothing can be awaited.
 
     The result is what was seen, in words.
 
@@ -49,7 +49,7 @@ class Wait:
         last_events: what has happened lately, a line for each event, where that is known.
 
     Raises:
-        WaitTimedOut: when it is awaited, and not so in time.
+        WaitTimedOut: when it is awaited, and the condition does not hold in time.
         TypeError, ValueError: `timeout_s` is not a number of seconds.
     """
 

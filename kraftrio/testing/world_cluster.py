@@ -1,4 +1,4 @@
-"""A cluster in virtual time while it runs: started, looked at, put back and ended.
+"""A cluster in virtual time while it runs: started, observed, restored and ended.
 
 Owns: `WorldCluster`, what a `KafkaWorld` has for its own nodes, and each of its forks for theirs.
 
@@ -63,7 +63,7 @@ class WorldCluster:
         contents = Contents(
             self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
         )
-        life = current.set(None)  # looking on is not a part of the program
+        life = current.set(None)  # the observer is not a part of the program
         try:
             await cluster.nursery.start(contents.run)
         finally:

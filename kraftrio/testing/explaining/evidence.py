@@ -1,4 +1,4 @@
-"""What explanations work from: the events of a run, what clients asked, and the brokers' logs.
+"""What explanations are based on: the events of a run, what clients asked, and the brokers' logs.
 
 Owns: `Evidence`, and `Answer` and `Reason`, what an explanation says.
 
@@ -136,11 +136,11 @@ class Evidence:
         return frozenset(each for each, name in self.topic_names.items() if name == topic)
 
     def line_of(self, exchange: Exchange) -> Event:
-        """The event of a story that an exchange is."""
+        """The line of the story for an exchange."""
         return line_of(exchange, self.topic_names)
 
     def best_replica(self, topic_partition: TopicPartition) -> tuple[int, Partition] | None:
-        """The leader's replica; without a leader, the one that has most of those that run."""
+        """The leader's replica; without a leader, the running one with the longest log."""
         replicas = self.replicas(topic_partition)
         image = self.partition(topic_partition)
         if image is not None and image.leader in replicas:
@@ -162,7 +162,7 @@ class Evidence:
         return None
 
     def unknown(self, text: str) -> str:
-        """A sentence that says that the trace does not tell, and why if that is known."""
+        """A sentence that says that the trace does not show it, and why if that is known."""
         return f"{text}; the trace does not say why{f': {self.gap}' if self.gap else ''}"
 
 

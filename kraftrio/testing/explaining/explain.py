@@ -17,7 +17,7 @@ from kraftrio.wire.records.batch import Record
 
 
 class Placed(Protocol):
-    """What tells where it is, as `ConsumerRecord` and `RecordMetadata` do."""
+    """What has topic, partition and offset, as `ConsumerRecord` and `RecordMetadata` have."""
 
     @property
     def topic(self) -> str: ...
@@ -29,7 +29,7 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of a record, and why; `str` tells it as text.
+    """What became of a record, and why; `str` gives it as text.
 
     Attributes:
         subject: which record it is about.

@@ -1,4 +1,4 @@
-"""Gathers what explanations work from: of a world, and of nodes with real sockets.
+"""Gathers the evidence for explanations: of a world, and of nodes with real sockets.
 
 Owns: `of_world`, `story_of` and `of_nodes`.
 

@@ -47,7 +47,7 @@ def send_of(evidence: Evidence, place: Place) -> Send | None:
 
 
 def of_send(evidence: Evidence, send: Send | None) -> Answer:
-    """Tell why a record was sent to its partition."""
+    """Explain why a record was sent to its partition."""
     if send is None:
         return Answer(Reason.UNKNOWN, evidence.unknown("no request that brought it there is known"))
     exchange, (topic, number) = send.exchange, send.topic_partition

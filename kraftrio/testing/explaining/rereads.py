@@ -31,7 +31,7 @@ _RESETS = {-2: "the earliest", -1: "the latest"}
 
 
 def of_place(evidence: Evidence, place: Place) -> Answer:
-    """Tell why a record was given to clients more than once; share groups are not looked at."""
+    """Explain why clients got a record more than once; share groups are not considered."""
     found = deliveries(evidence, place)
     if not found:
         text = "no Fetch answer with it came to a client"
@@ -66,7 +66,7 @@ def _arrived_s(exchange: Exchange) -> float:
 
 
 def _again(evidence: Evidence, place: Place, before: FetchedRecord, again: FetchedRecord) -> Answer:
-    """Tell why the second of two readings began where it did."""
+    """Explain why the second of two readings began where it did."""
     reader = again.exchange.reader
     since_s = _arrived_s(before.exchange)
     start = _first_fetch_back(evidence, place, again, since_s)
@@ -155,7 +155,7 @@ def _lowered(own: list[Commit], after: Commit, offset: int) -> Commit | None:
 
 
 def _rebalance(evidence: Evidence, group: str, since_s: float, until_s: float) -> Event | None:
-    """What made members of a group give up partitions; how a member ended tells most."""
+    """What made members of a group give up partitions; the end of a member explains most."""
     of_group = rf'group="?{re.escape(group)}"?( |$)'
     for kind in ("member expired", "member left", "group rebalanced", "member joined"):
         event = evidence.last_event(f"groups: {kind}", of_group, after_s=since_s, before_s=until_s)

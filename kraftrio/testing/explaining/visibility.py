@@ -1,6 +1,6 @@
 """Why a record is visible to consumers, or is not.
 
-What is so is read from the log of the partition's leader; what made it so, from the trace.
+Whether it is visible is read from the log of the partition's leader; the cause, from the trace.
 
 Called by: `explain`.
 """
@@ -29,7 +29,7 @@ _ANY_NODE_IS_GONE = rf"^n\d+ ({_NODE_IS_GONE}) "
 
 
 def of_place(evidence: Evidence, place: Place, wanted: Record | None = None) -> Answer:
-    """Tell whether what is, or was, at an offset is visible.
+    """Explain whether the record that is, or was, at an offset is visible.
 
     Args:
         wanted: the record that was there; None: whichever.
@@ -64,7 +64,7 @@ def of_place(evidence: Evidence, place: Place, wanted: Record | None = None) -> 
 def of_record(
     evidence: Evidence, topic: str, key: bytes | None, value: bytes | None
 ) -> tuple[Answer, Send | None, Place | None]:
-    """Tell what became of a record that a program sent, or should have sent.
+    """Explain the fate of a record that a program sent, or should have sent.
 
     Args:
         key, value: None: any.
@@ -100,7 +100,7 @@ def of_record(
 
 
 def _offset_in_log(evidence: Evidence, send: Send) -> int:
-    """Where a record that nobody acknowledged is nevertheless; -1: nowhere."""
+    """The offset of a record that was written without an acknowledgement; -1: there is none."""
     found = evidence.best_replica(send.topic_partition)
     if found is None:
         return -1

@@ -152,7 +152,7 @@ async def _has_settled(contents: Contents, group_id: str, members: int) -> bool:
 
 
 async def deliver_again(contents: Contents, group_id: str, record_count: int) -> None:
-    """Throw a group's members out, and set back what it has committed: records come once more.
+    """Remove a group's members, and reset its committed offsets: records come once more.
 
     Args:
         record_count: how many of each partition, if so many are there.

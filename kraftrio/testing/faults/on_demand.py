@@ -50,18 +50,18 @@ class NodeFaults:
         self._node.crash()
 
     def cut_power(self) -> None:
-        """Let its machine fall silent; of what was not synced to its disk only a part is left."""
+        """Cut its machine's power: of what was not synced to its disk only a part is left."""
         check_running(self._node, "cut off from power")
         self._node.crash(power_cut=True)
 
     async def stop(self) -> None:
-        """Stop it in good order, and wait for that."""
+        """Stop it gracefully, and wait for that."""
         check_running(self._node, "stopped")
         check_goes_on(self._node, "stopped")
         await self._node.stop()
 
     def start(self) -> None:
-        """Start it (again); it comes up by and by."""
+        """Start it (again); this does not wait until it is up."""
         check_ended(self._node)
         self._node.restore()
         self._node.start()

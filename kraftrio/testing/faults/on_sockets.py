@@ -49,7 +49,7 @@ class ClusterNode:
         self._loop.call(self._node.kill).result()
 
     def cut_power(self) -> None:
-        """Kill it, and leave of what was not synced to its disk, in memory, a part only.
+        """Kill it, and keep only a part of what was not synced to its disk in memory.
 
         Its connections end as those of a process that is killed: the machine goes on.
         """
@@ -58,7 +58,7 @@ class ClusterNode:
         self._loop.call(self._node.cut_power).result()
 
     def stop(self) -> None:
-        """Stop it in good order: others lead its partitions before it goes."""
+        """Stop it gracefully: others lead its partitions before it goes."""
         check_running(self._node, "stopped")
         check_goes_on(self._node, "stopped")
         self._loop.call(self._node.stop).result()

@@ -192,7 +192,7 @@ class SimNode:
     # -- a life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process; it comes up by and by."""
+        """Start the process; this does not wait until it is up."""
         assert self.incarnation is None, f"{self.name} runs already"
         self.incarnation = self._world.incarnate(self.name)
         self._world.disturbances += 1  # it listens, but answers nobody yet
@@ -355,7 +355,7 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def _is_plain(failure: BaseException) -> bool:
-    """True for an end that the node tells in one sentence."""
+    """Whether the node ended with an error that it reports in one sentence."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return isinstance(failure, NodeError)
@@ -413,7 +413,7 @@ class SimCluster:
         return [node for node in self.nodes.values() if node.is_controller]
 
     def lost_power(self, node_id: int) -> bool:
-        """Tell whether a node may lack what it had, since the machine lost its power."""
+        """Return whether a node may lack what it had, since the machine lost its power."""
         return node_id in self.weak
 
     @property

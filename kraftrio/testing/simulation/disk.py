@@ -1,4 +1,4 @@
-"""One node's disk in memory: what is written, what of it would survive, and how it fails.
+"""One node's disk in memory: its contents, what of them survives a crash, and its faults.
 
 Owns: `SimDisk` (`broker.log.files.FileSystem`) and its faults; what is on it is a `file_tree`.
 

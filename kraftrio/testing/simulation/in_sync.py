@@ -1,6 +1,6 @@
-"""What an onlooker knows of a cluster's replicas: who is in sync, and who may lose a part of a log.
+"""Observations of a cluster's replicas: which are in sync, and which may lose a part of a log.
 
-Called by: who injects faults that cost a replica what was not synced.
+Called by: what injects faults that cost a replica what was not synced.
 """
 
 from __future__ import annotations

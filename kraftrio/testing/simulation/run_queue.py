@@ -70,7 +70,7 @@ def current_run_queue() -> RunQueue:
 
 
 def pause(who: Incarnation) -> None:
-    """Let no task of somebody's run in this thread's run, until `resume`."""
+    """Run no task of a paused owner in this thread's run, until `resume`."""
     who.is_paused = True
     current_run_queue().set_aside(who)
 

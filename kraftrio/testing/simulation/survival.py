@@ -37,7 +37,7 @@ def apply_change(target: bytearray, position: int, data: bytes | None) -> None:
 def survived(
     durable: bytes | bytearray, changes: list[Change], rng: random.Random, *, holes: bool
 ) -> bytes:
-    """Choose what is left of a file.
+    """Return what is left of a file, chosen at random.
 
     Args:
         holes: sectors may come through out of order.

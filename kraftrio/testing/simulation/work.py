@@ -1,4 +1,4 @@
-"""Time that work takes: an event loop that stands is seen by everybody who waits for it.
+"""The time that work takes: whoever waits for a busy event loop has to wait longer.
 
 Owns: `Work`. A node is charged for what its tasks do: bytes that it receives and sends, bytes that
 it reads and writes on its loop, or, within `counted`, every call of a function. While it works its

@@ -1,10 +1,10 @@
-"""Virtual time and seeded chance for everything that runs in one simulation.
+"""Virtual time and seeded randomness for everything that runs in one simulation.
 
 Owns: `World`: Trio's clock, the heap of simulated events (deliveries, faults), the order in which
 Trio runs tasks, and the trace. Rules:
 1. One seed decides everything: which task runs first, how long a packet travels, what fails. Every
-   part draws from a generator of its own (`World.rng`), so that a change of one part leaves the
-   dice of the others alone.
+   part draws from a generator of its own (`World.rng`), so that a change of one part does not
+   change what the others draw.
 2. Time stands still while any task can run. When none can, the world is at rest: invariants are
    checked, then time jumps to the next event or deadline. Nothing ever really waits.
 3. Every task of a node knows its `Incarnation` (a context variable that children inherit). The
@@ -52,7 +52,7 @@ _KEPT_LINES = 20_000
 
 
 class SimulationFailure(Exception):
-    """The system under test broke a promise; the text says which."""
+    """The system under test violated an invariant; the text says which."""
 
 
 LEGEND = """\
@@ -217,7 +217,7 @@ class World:
             self.calm_since_s = max(self.calm_since_s, self.now_s + aftermath_s)
 
     def was_calm_since(self, time_s: float) -> bool:
-        """Tell whether what was asked then had to be answered by now."""
+        """Return whether a request of that time had to be answered by now."""
         return not self.disturbances and self.calm_since_s <= time_s
 
     def fail(self, failure: SimulationFailure) -> None:
@@ -237,7 +237,7 @@ class World:
         self.trace.add(self.now_s, who, kind, text)
 
     def tolerates(self, text: str) -> bool:
-        """Tell whether a node may log this as an error, for what was done to it."""
+        """Return whether a node may log this as an error, for what was done to it."""
         return any(part in text for part in self.tolerated)
 
     # -- pauses ---------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def _captured_log(world: World) -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """Tell an exception with the place where it was raised."""
+    """Describe an exception with the place where it was raised."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     place = ""

@@ -6,7 +6,7 @@ Rules:
 2. The metadata log is rewritten, since Kafka's is written in another form: topics with their ids
    and settings, settings of groups, and the producer ids that are given out. The leader epochs of
    partitions begin above those in their logs.
-3. A stop in good order is not claimed: logs are recovered when brokers start, for the directories
+3. A clean stop is not assumed: logs are recovered when brokers start, for the directories
    may be of a broker that was killed.
 
 Called by: `snapshot`.
@@ -158,7 +158,7 @@ def _read(directories: Sequence[Path]) -> _Found:
 
 
 def _checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """What a checkpoint says; a killed node may leave an empty one, which it made at its start."""
+    """The offsets in a checkpoint; a killed node may leave an empty one from its start."""
     data = path.read_bytes() if path.exists() else b""
     return parse_offset_checkpoint(data) if data else {}
 

@@ -43,7 +43,7 @@ class TopicRecord:
 
 @message("0-2", flexible="0+")
 class PartitionRecord:
-    """Its tagged fields are passed over."""
+    """Its tagged fields are ignored."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()

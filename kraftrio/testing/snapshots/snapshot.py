@@ -93,7 +93,7 @@ Start: TypeAlias = Snapshot | str | PathLike[str]
 
 
 def snapshot_at(start: Start, brokers: int) -> Snapshot:
-    """Return the snapshot that is meant, for a cluster of so many nodes.
+    """Return the given or loaded snapshot, for a cluster of so many nodes.
 
     Raises:
         SnapshotError: it does not fit, or see `Snapshot.load`.

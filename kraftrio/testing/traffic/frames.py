@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol in what sockets carry, for those who look on.
+"""Frames of Kafka's protocol in the bytes of sockets, for observers.
 
 Called by: `simulated` and `tapped`.
 """

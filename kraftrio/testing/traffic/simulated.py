@@ -119,15 +119,15 @@ class SimTraffic(Traffic):
     def _on_send(self, sock: SimSocket, chunk: bytes) -> None:
         if (talk := self._talk(sock)) is not None:
             for frame in talk.sent.cut(chunk):
-                self.tell(self.on_sent, talk, frame)
+                self.notify(self.on_sent, talk, frame)
         elif (talk := self._talk(sock.peer)) is not None:
             for frame in talk.answered.cut(chunk):
-                self.tell(self.on_answered, talk, frame)
+                self.notify(self.on_answered, talk, frame)
 
     def _on_arrival(self, sock: SimSocket, piece: bytes) -> None:
         if (talk := self._talk(sock)) is not None:
             for frame in talk.reached.cut(piece):
-                self.tell(self.on_reached, talk, frame)
+                self.notify(self.on_reached, talk, frame)
         elif (talk := self._talk(sock.peer)) is not None:
             for frame in talk.arrived.cut(piece):
-                self.tell(self.on_arrived, talk, frame)
+                self.notify(self.on_arrived, talk, frame)

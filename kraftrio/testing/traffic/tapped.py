@@ -7,7 +7,7 @@ them. Rules:
 2. What is held up stays in the system's buffers, or, as far as it has been read, in the tap.
 3. Who connects is known with the first bytes: a node by the port it has connected from, which it
    makes known before it sends; all others are clients.
-4. What is not Kafka's protocol in plain text passes through untold.
+4. What is not Kafka's protocol in plain text passes through unobserved.
 
 Called by: `local_nodes`.
 """
@@ -110,9 +110,9 @@ class TappedSocket(Talk):
         count = len(view) if is_lost else self.sock.send(view)
         if self._is_told:
             for frame in self._outward.cutter.cut(bytes(view[:count])):
-                self._traffic.tell(self._traffic.on_answered, self, frame)
+                self._traffic.notify(self._traffic.on_answered, self, frame)
                 if not is_lost:
-                    self._traffic.tell(self._traffic.on_arrived, self, frame)
+                    self._traffic.notify(self._traffic.on_arrived, self, frame)
                 elif _ID.unpack_from(frame)[0] == self._lost_id:
                     self._breaks_at_s = trio.current_time() + self._breaks_after_s
                     self.look_again()
@@ -223,8 +223,8 @@ class TappedSocket(Talk):
             if len(frame) < _SHORTEST_FRAME_BYTES:
                 continue  # the node will complain
             self.machine = self.machine or self._traffic.machine_of(frame)
-            self._traffic.tell(self._traffic.on_sent, self, frame)
-            self._traffic.tell(self._traffic.on_reached, self, frame)
+            self._traffic.notify(self._traffic.on_sent, self, frame)
+            self._traffic.notify(self._traffic.on_reached, self, frame)
         if cutter.wanted_bytes > _LARGEST_FRAME_BYTES:  # TLS, or nothing of Kafka's
             self.machine = self.machine or PROGRAM
             self._is_told = False
@@ -288,9 +288,9 @@ class SocketTraffic(Traffic):
     def note(self, kind: str, text: str) -> None:
         self._note("world", kind, text)
 
-    def tell(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
+    def notify(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
         self.machines[talk.machine] = None
-        super().tell(listeners, talk, frame)
+        super().notify(listeners, talk, frame)
 
     def is_one(self, machine: str, name: str) -> bool:
         if machine == name:

@@ -1,7 +1,7 @@
-"""What passes between the clients of a test and its nodes, for those who look on or disturb it.
+"""The frames between the clients of a test and its nodes, for observers and for faults.
 
-Owns: `Talk`, one connection of a client with a node, and `Traffic`, which tells of every frame on
-it. Rules:
+Owns: `Talk`, one connection of a client with a node, and `Traffic`, whose listeners are called with
+every frame on it. Rules:
 1. Requests between nodes are left out.
 2. Watchers see a frame before it goes on, so that they may still keep it from going on.
 3. What the test itself asks for comes from the machine `LOOKER`.
@@ -26,7 +26,7 @@ class Talk(ABC):
     """One connection of a client with a node.
 
     Attributes:
-        number: tells the connections of a run apart.
+        number: distinguishes the connections of a run.
         machine, node: who talks with whom, such as "program" and "n1".
     """
 
@@ -42,7 +42,7 @@ class Talk(ABC):
 
     @abstractmethod
     def hold_up(self, seconds: float) -> None:
-        """Let what the client sends, from the frame on that is told of now, come so much later."""
+        """Let what the client sends, from the present frame on, come so much later."""
 
     @abstractmethod
     def send_again(self, frame: bytes, after_s: float) -> None:
@@ -66,10 +66,10 @@ class Traffic(ABC):
         self.on_answered: list[OnFrame] = []
         self.on_arrived: list[OnFrame] = []
 
-    def tell(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
-        """Tell of a frame."""
-        for tell in listeners:
-            tell(talk, frame)
+    def notify(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
+        """Call listeners with a frame."""
+        for listener in listeners:
+            listener(talk, frame)
 
     @abstractmethod
     def now_s(self) -> float:
