@@ -75,7 +75,7 @@ def limit(tools: KafkaTools, client_id: str, key: str) -> None:
 
 def check_unharmed(taken: list[float]) -> None:
     """Nine of ten sends are quick, though two clients next to them wait for seconds."""
-    assert len(taken) > 1000
+    assert len(taken) > 300
     assert sorted(taken)[len(taken) * 9 // 10] < LEAST_WAIT_MS
 
 
