@@ -137,9 +137,14 @@ def main() -> int:
     try:
         teller.run()
     except python_client("confluent_kafka").KafkaException as failure:
-        print(f"{name}: {failure.args[0]!r}", flush=True)
-        return teller.fate(failure.args[0])
-    return FAILED
+        error = failure.args[0]
+    except SystemError as raised:
+        # The library makes this of a fatal error that it learns of while it flushes.
+        if raised.__cause__ is None:
+            raise
+        error = raised.__cause__.args[0]
+    print(f"{name}: {error!r}", flush=True)
+    return teller.fate(error)
 
 
 if __name__ == "__main__":
