@@ -1,15 +1,14 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
 In order: set-up of what the tests use; types, and format, lint, imports and tidy beside them; then
-the folders of tests. Unit tests use every core; then come rows of folders that run beside each
-other (`ROWS`): tests of processes mostly wait, and what they leave of the processors goes to
-simulations and Spark, which mostly compute and stand back for them (`nice`). What a step prints
-there comes whole at its end. Tests that measure time or memory (marked `measures`) run when all
-rows have ended, alone. All steps run also after a failure, so that one run shows everything. If a
-few tests of a step fail, those are run once more at the end, one at a time: on a busy machine a
-process may start or answer too late. What passes then is printed as unstable, and has to be mended.
-At the end come the time of each step, the slowest tests of all, the unstable ones, the reasons of
-skipped tests, and one plain line of counts over all of pytest's runs.
+the folders of tests: unit, simulation, integration, conformance, the documentation's pages, Spark's
+data sources, the pipeline. All steps run also after a failure, so that one run shows everything.
+Unit tests and simulations run on every core, as do those with Spark, which starts slowly; tests
+that mostly wait for other processes run several at a time on each; those that measure time or
+memory (marked `measures`) run alone. If a few tests of a step fail, those are run once more, one at
+a time: on a busy machine a process may start or answer too late. What passes then is printed as
+unstable, and has to be mended. At the end come the time of each step, the slowest tests of all, the
+unstable ones, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -39,24 +38,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONFORMANCE = ROOT / "tests" / "conformance"
 TIDY = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/test_*.py"))
-QUICK_TESTS = ("unit", "sim")  # without processes of their own
-FIRST = ("unit",)
-COMPUTING = ("sim", "spark")
-ROWS = (COMPUTING, ("conformance",), ("integration", "docs", "pipeline"))
-MEASURING = ("integration", "conformance", "spark")  # tests there are left for a run alone
-STANDS_BACK = ["nice", "-n", "5"]
-# Tests that stand back may take as long as they like, unless they say themselves how long.
-STANDING_TIMEOUT_S = 600
+QUICK_TESTS = ("unit", "sim")
+LONG_TESTS = ("integration", "conformance", "docs", "spark", "pipeline")  # processes of their own
+ALL_AT_ONCE = (*QUICK_TESTS, "docs", "pipeline")  # no test there is left for a run alone
 COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
 CORES = os.cpu_count() or 1
 AT_ONCE = {
     "unit": CORES,
     "sim": CORES,
-    "integration": CORES,
-    "conformance": 2 * CORES,  # more than half of their time is waiting
-    "docs": CORES,
+    "integration": 2 * CORES,
+    "conformance": 2 * CORES,
+    "docs": 2 * CORES,
     "spark": CORES,
-    "pipeline": CORES,
+    "pipeline": CORES + 1,  # a fourth of its time is waiting
 }
 SLOWEST = 10
 MOST_AGAIN = 5  # failed tests of a step: more of them are no accident
@@ -78,43 +72,6 @@ class Outcome:
     unstable: set[str] = field(default_factory=set)  # names of those that passed the second time
 
 
-@dataclass(frozen=True)
-class Tests:
-    """The step that runs some of a folder's tests, with pytest's options for it."""
-
-    name: str
-    folder: str
-    options: tuple[str, ...]
-
-    def has_any(self) -> bool:
-        """Whether there are tests in the folder."""
-        return any((ROOT / "tests" / self.folder).rglob("test_*.py"))
-
-    def run(self, *, beside: bool = False) -> Outcome:
-        """Run them, beside other steps or alone."""
-        options = [*self.options, *self._memory()]
-        prefix: list[str] = []
-        if beside and self.folder in COMPUTING:
-            options += ["-o", f"timeout={STANDING_TIMEOUT_S}"]
-            prefix = STANDS_BACK
-        paths = [f"tests/{self.folder}"]
-        return run_pytest(self.name, paths, options, at_once=not beside, prefix=prefix)
-
-    def run_failed_again(self, outcome: Outcome) -> None:
-        """Run those that failed once more, one at a time, and correct the step if they pass."""
-        last_failed = ["--last-failed", "--last-failed-no-failures=none", "-n", "0"]
-        options = [*self.options, *self._memory(), *last_failed]
-        again = run_pytest(f"{self.name}, again", [f"tests/{self.folder}"], options)
-        outcome.seconds += again.seconds
-        if again.ok and again.counts["passed"]:
-            outcome.ok, outcome.unstable = True, outcome.failed
-            outcome.counts["passed"] += outcome.counts.pop("failed")
-
-    def _memory(self) -> list[str]:
-        """Where pytest keeps what failed: steps that run at the same time would mix it up."""
-        return ["-o", f"cache_dir=.pytest_cache/{self.name}"]
-
-
 def run(name: str, command: list[str], *, at_once: bool = True) -> Outcome:
     """Run a command as a step, with its output as it comes or, if not `at_once`, at its end."""
     begin = time.monotonic()
@@ -122,8 +79,6 @@ def run(name: str, command: list[str], *, at_once: bool = True) -> Outcome:
         banner(name)
         done = subprocess.run(command, cwd=ROOT, check=False, stdin=subprocess.DEVNULL)
     else:
-        with PRINTING:
-            print(f"... {name}", flush=True)
         done = subprocess.run(
             command,
             cwd=ROOT,
@@ -152,18 +107,11 @@ def banner(name: str) -> None:
     print(f"\n=== {name}", flush=True)
 
 
-def run_pytest(
-    name: str,
-    paths: list[str],
-    options: list[str],
-    *,
-    at_once: bool = True,
-    prefix: Iterable[str] = (),
-) -> Outcome:
-    """Run pytest on some folders and count its outcomes; `prefix` is a command that starts it."""
+def run_pytest(name: str, paths: list[str], options: list[str], *, at_once: bool = True) -> Outcome:
+    """Run pytest on some folders and count its outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [*prefix, sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
         command += [*options, *paths]
         outcome = run(name, command, at_once=at_once)
         if report.exists():
@@ -228,52 +176,39 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
             partial(run_pytest, "tidy", TIDY, options, at_once=False),
         ]
     )
-    stages: list[Iterable[tuple[str, ...]]] = [[QUICK_TESTS]] if fast else [[FIRST], ROWS]
-    return outcomes + run_tests(stages, coverage, options)
+    for name in (*QUICK_TESTS, *LONG_TESTS):
+        if fast and name in LONG_TESTS:
+            continue
+        if any((ROOT / "tests" / name).rglob("test_*.py")):
+            measured = COVERAGE if coverage and name == "unit" else []
+            outcomes += run_folder(name, [*options, *measured])
+    return outcomes
 
 
-def run_tests(
-    stages: Iterable[Iterable[tuple[str, ...]]], coverage: bool, options: list[str]
-) -> list[Outcome]:
-    """Run stages of rows of folders, then what measures alone, then what failed once more."""
-    ended: list[tuple[Tests, Outcome]] = []
-    for rows in stages:
-        steps = [[beside_others(name, coverage, options) for name in row] for row in rows]
-        ended += run_rows([[one for one in row if one.has_any()] for row in steps])
-    for name in [tests.folder for tests, _ in ended if tests.folder in MEASURING]:
-        alone = Tests(f"{name}, alone", name, (*options, "-m", "measures"))
-        ended.append((alone, alone.run()))
-    for tests, outcome in ended:
+def run_folder(name: str, options: list[str]) -> list[Outcome]:
+    """Run a folder of tests: several at once if they can, and then what measures."""
+    at_once = ["-n", str(AT_ONCE[name]), "--dist", "worksteal"]
+    steps = {name: [*at_once, "-m", "not measures"], f"{name}, alone": ["-m", "measures"]}
+    if name in ALL_AT_ONCE:
+        steps = {name: at_once}
+    outcomes = []
+    for step, chosen in steps.items():
+        outcome = run_pytest(step, [f"tests/{name}"], [*options, *chosen])
         # A simulation is the same each time.
-        if tests.folder != "sim" and 0 < len(outcome.failed) <= MOST_AGAIN:
-            tests.run_failed_again(outcome)
-    return [outcome for _, outcome in ended]
+        if name != "sim" and 0 < len(outcome.failed) <= MOST_AGAIN:
+            run_failed_again(outcome, [f"tests/{name}"], [*options, *chosen, "-n", "0"])
+        outcomes.append(outcome)
+    return outcomes
 
 
-def beside_others(name: str, coverage: bool, options: list[str]) -> Tests:
-    """Return the step of a folder's tests that others may run beside."""
-    chosen = [*options, "-n", str(AT_ONCE[name]), "--dist", "worksteal"]
-    if name in MEASURING:
-        chosen += ["-m", "not measures"]
-    if coverage and name == "unit":
-        chosen += COVERAGE
-    return Tests(name, name, tuple(chosen))
-
-
-def run_rows(rows: list[list[Tests]]) -> list[tuple[Tests, Outcome]]:
-    """Run rows of steps beside each other, and return what each step came to."""
-    interrupted = threading.Event()
-
-    def run_row(row: list[Tests]) -> list[tuple[Tests, Outcome]]:
-        beside = len(rows) > 1
-        return [(one, one.run(beside=beside)) for one in row if not interrupted.is_set()]
-
-    with ThreadPoolExecutor(len(rows)) as pool:
-        try:
-            return list(chain.from_iterable(pool.map(run_row, rows)))
-        except KeyboardInterrupt:
-            interrupted.set()
-            raise
+def run_failed_again(outcome: Outcome, paths: list[str], options: list[str]) -> None:
+    """Run the failed tests of a step once more, and correct the step if they pass."""
+    last_failed = ["--last-failed", "--last-failed-no-failures=none"]
+    again = run_pytest(f"{outcome.name}, again", paths, [*options, *last_failed])
+    outcome.seconds += again.seconds
+    if again.ok and again.counts["passed"]:
+        outcome.ok, outcome.unstable = True, outcome.failed
+        outcome.counts["passed"] += outcome.counts.pop("failed")
 
 
 def summarize(outcomes: list[Outcome]) -> bool:
