@@ -8,6 +8,7 @@ is what our engine says. After it has stopped, ours opens the log again.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ from tests.support.logs import batch
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "log-dirs"
 TXN = TopicPartition("txn", 0)
-NOW_MS = 1_795_900_000_000
+NOW_MS = time.time_ns() // 1_000_000  # producers that were last heard of a day ago are forgotten
 FIRST_ID = 1000  # above the recorded producers, whose coordinator may still write markers
 
 

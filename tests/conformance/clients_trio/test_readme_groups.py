@@ -70,7 +70,7 @@ async def test_a_group_of_the_consumer_protocol(consumer_groups: Broker) -> None
     """It reads what matches the pattern, and prints where it is."""
     await send(consumer_groups.address, "greetings", b"hello", b"hi")
     async with running(
-        program("Groups whose broker shares out", 0, consumer_groups.address)
+        program("Groups whose partitions the broker assigns", 0, consumer_groups.address)
     ) as printed:
         assert [await anext(printed) for _ in range(2)] == [
             "greetings 0 b'hello'",

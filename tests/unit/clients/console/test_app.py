@@ -319,7 +319,7 @@ async def test_one_of_several_brokers_is_killed(kafka: Kafka) -> None:
         kafka.cluster.nodes[3].crash()
         texts: list[str] = []
         with trio.fail_after(120):
-            while not any("3 of 3 partitions are in trouble" in text for text in texts):
+            while not any("3 of 3 partitions have problems" in text for text in texts):
                 page = await visitor.get("/")
                 assert page.status == 200, page.text
                 texts.append(page.text)
