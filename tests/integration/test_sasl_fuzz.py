@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import struct
@@ -113,13 +114,13 @@ class Attack:
             stream = await trio.open_tcp_stream(*self.address)
             async with stream:
                 answer = bytearray()
-                try:
+                # It may be refused, and closed, before it has said everything.
+                with contextlib.suppress(trio.BrokenResourceError):
                     await stream.send_all(b"".join(frames))
                     await stream.send_eof()
+                with contextlib.suppress(trio.BrokenResourceError):
                     while data := await stream.receive_some():
                         answer += data
-                except trio.BrokenResourceError:
-                    pass
             self.let_in += struct.pack(">i", MARK) in answer
             self.refused += b"Authentication failed" in answer
 
