@@ -45,6 +45,7 @@ MAY_OPEN = {
 
 # Ports and wrappers of what waits: they do not wait themselves, so that they import no Trio.
 PASS_WAITING_ON = {
+    "broker/controller/other_clusters.py",
     "broker/server/admission/admission.py",
     "kraftrio/commands/node_console.py",
     "kraftrio/testing/faults/on_demand.py",

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import trio
 
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.broker.ports import MetadataQuorum
 from kraftrio.broker.server.context import ClientInfo
 from kraftrio.kraft_meta.metadata.image import BrokerImage, Endpoint
@@ -65,7 +66,7 @@ class BrokerSessions:
         self._trials: set[tuple[int, int]] = set()
         self._known_epoch = _NOT_LEADING
         self._former_leader = _NOBODY
-        self._nursery: trio.Nursery | None = None
+        self._tasks = OwnedTasks()
         quorum.on_leader_change(self._on_leader_change)
 
     def heartbeat_seen(self, broker_id: int, broker_epoch: int, client: ClientInfo) -> None:
@@ -88,8 +89,8 @@ class BrokerSessions:
         if self._sessions.get(session.broker_id) is not session:
             return  # it heartbeats on another connection, or with another epoch
         del self._sessions[session.broker_id]
-        if self._nursery is not None and self._quorum.is_active_controller:
-            self._nursery.start_soon(
+        if self._quorum.is_active_controller:
+            self._tasks.start(
                 self._try_broker, session.broker_id, session.broker_epoch, self._epoch_led()
             )
 
@@ -98,9 +99,10 @@ class BrokerSessions:
         if leader_id not in (_NOBODY, self._node_id):
             self._former_leader = leader_id
         leader_epoch = self._epoch_led()
-        if self._nursery is not None and leader_epoch not in (_NOT_LEADING, self._known_epoch):
+        if leader_epoch in (_NOT_LEADING, self._known_epoch):
+            return
+        if self._tasks.start(self._on_leading, leader_epoch):
             self._known_epoch = leader_epoch
-            self._nursery.start_soon(self._on_leading, leader_epoch)
 
     def _epoch_led(self) -> int:
         """The epoch that this node leads, or _NOT_LEADING."""
@@ -109,13 +111,9 @@ class BrokerSessions:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            try:
-                self._on_leader_change()
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None  # from here on no task is started, while others still end
+        async with self._tasks.open():
+            self._on_leader_change()
+            await trio.sleep_forever()
 
     async def _on_leading(self, leader_epoch: int) -> None:
         """Try every broker that does not heartbeat soon after this node has begun to lead."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import logging
 
-import trio
-
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.broker.controller.snapshot_download import Connect
 from kraftrio.kraft_meta.quorum.cluster_identity import ClusterIdError
 from kraftrio.kraft_meta.quorum.service import QuorumService
@@ -29,18 +28,22 @@ _CONTROLLER_ENDPOINT = 2
 class OtherClusters:
     """See the module; `service` knows this node's cluster, and is ended by another one."""
 
-    def __init__(self, service: QuorumService, connect: Connect, timeout_s: float) -> None:
+    def __init__(
+        self, service: QuorumService, connect: Connect, tasks: OwnedTasks, timeout_s: float
+    ) -> None:
         self._service = service
         self._connect = connect
+        self._tasks = tasks
         self._timeout_s = timeout_s
         self._found: dict[int, str] = {}  # voters of another cluster, and its id
         self._asked: set[int] = set()
 
-    def ask(self, node_id: int, nursery: trio.Nursery) -> None:
+    def ask(self, node_id: int) -> None:
         """Ask a voter which cluster it belongs to, unless it is being asked."""
-        if node_id not in self._asked and self._service.identity.is_known:
+        if node_id in self._asked or not self._service.identity.is_known:
+            return
+        if self._tasks.start(self._ask, node_id):
             self._asked.add(node_id)
-            nursery.start_soon(self._ask, node_id)
 
     async def _ask(self, node_id: int) -> None:
         request = DescribeClusterRequest(endpoint_type=_CONTROLLER_ENDPOINT)

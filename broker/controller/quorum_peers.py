@@ -22,6 +22,7 @@ from typing import Any
 import trio
 
 from kraftrio.base.backoff import NO_BACKOFF, ExponentialBackoff
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.broker.controller.other_clusters import OtherClusters
 from kraftrio.broker.controller.snapshot_download import SnapshotDownloads
 from kraftrio.broker.controller.voter_lane import VoterLane
@@ -57,27 +58,23 @@ class QuorumPeers:
         self._fetches: dict[int, VoterLane] = {}
         self._elections: dict[int, VoterLane] = {}
         self._silent: dict[int, str] = {}  # voters that cannot be reached, and why
-        self._nursery: trio.Nursery | None = None
+        self._tasks = OwnedTasks()
 
     def attach(self, service: QuorumService) -> None:
         """Name the service that takes the answers and knows the voters."""
         self._service = service
         timeout_s = self._config.request_timeout_ms / 1000
-        self._downloads = SnapshotDownloads(service, self._connect, self._config)
-        self._other_clusters = OtherClusters(service, self._connect, timeout_s)
+        self._downloads = SnapshotDownloads(service, self._connect, self._tasks, self._config)
+        self._other_clusters = OtherClusters(service, self._connect, self._tasks, timeout_s)
         service.voters.subscribe(self._on_voters)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the connections until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            try:
-                for lane in (*self._fetches.values(), *self._elections.values()):
-                    nursery.start_soon(lane.run)
-                task_status.started()
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None  # the quorum may take another step while this node stops
+        async with self._tasks.open():
+            for lane in (*self._fetches.values(), *self._elections.values()):
+                self._tasks.start(lane.run)
+            task_status.started()
+            await trio.sleep_forever()
 
     # ---- voters
 
@@ -96,8 +93,7 @@ class QuorumPeers:
             for voter, address in self._addresses.items():
                 if voter not in lanes:
                     lanes[voter] = self._make_lane(voter, address)
-                    if self._nursery is not None:
-                        self._nursery.start_soon(lanes[voter].run)
+                    self._tasks.start(lanes[voter].run)
 
     def _make_lane(self, voter: int, address: tuple[str, int]) -> VoterLane:
         timeout_ms = self._config.request_timeout_ms
@@ -143,8 +139,7 @@ class QuorumPeers:
     def fetch_snapshot(self, source: int, snapshot_id: SnapshotId) -> None:
         """Start or go on to fetch a snapshot from the leader, unless this node stops."""
         assert self._downloads is not None, "attach comes first"
-        if self._nursery is not None:
-            self._downloads.fetch(source, snapshot_id, self._nursery)
+        self._downloads.fetch(source, snapshot_id)
 
     # ---- reports of the lanes
 
@@ -168,5 +163,4 @@ class QuorumPeers:
         self.on_unreachable(node_id, f"it answers: {error}", refused=False)
         if isinstance(error, KafkaError) and error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
             assert self._other_clusters is not None, "attach comes first"
-            if self._nursery is not None:
-                self._other_clusters.ask(node_id, self._nursery)
+            self._other_clusters.ask(node_id)

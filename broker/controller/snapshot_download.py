@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.kraft_meta.quorum.raft_wire import (
     SENT_VERSIONS,
     decode_snapshot_response,
@@ -69,14 +70,17 @@ class SnapshotDownload:
 class SnapshotDownloads:
     """See the module; `service` says who leads, and takes what has come."""
 
-    def __init__(self, service: QuorumService, connect: Connect, config: RaftConfig) -> None:
+    def __init__(
+        self, service: QuorumService, connect: Connect, tasks: OwnedTasks, config: RaftConfig
+    ) -> None:
         self._service = service
         self._connect = connect
+        self._tasks = tasks
         self._timeout_s = config.request_timeout_ms / 1000
         self._chunk_bytes = config.snapshot_chunk_bytes
         self._download: SnapshotDownload | None = None
 
-    def fetch(self, source: int, snapshot_id: SnapshotId, nursery: trio.Nursery) -> None:
+    def fetch(self, source: int, snapshot_id: SnapshotId) -> None:
         """Start to fetch a snapshot, or go on with it."""
         download = self._download
         if download is None or (download.source, download.snapshot_id) != (source, snapshot_id):
@@ -85,8 +89,7 @@ class SnapshotDownloads:
             download = self._download = SnapshotDownload(source, snapshot_id)
         elif download.is_running:
             return
-        download.is_running = True
-        nursery.start_soon(self._run, download)
+        download.is_running = self._tasks.start(self._run, download)
 
     async def _run(self, download: SnapshotDownload) -> None:
         with trio.CancelScope() as download.scope:

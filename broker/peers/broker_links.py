@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from kraftrio.base.deferred import Deferred
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.base.statistics import Statistics
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.peers.local_calls import LocalCalls, newest_version
@@ -202,7 +203,7 @@ class BrokerLinks:
         self.rng = rng
         self.figures = _Figures()
         self._links: dict[int, _BrokerLink] = {}
-        self._nursery: trio.Nursery | None = None
+        self._tasks = OwnedTasks()
         self._has_ended = False
 
     @property
@@ -240,9 +241,8 @@ class BrokerLinks:
         return answer
 
     def _start(self, link: _BrokerLink) -> None:
-        if self._nursery is not None and not link.is_running and link.unanswered_count:
-            link.is_running = True
-            self._nursery.start_soon(link.run)
+        if not link.is_running and link.unanswered_count:
+            link.is_running = self._tasks.start(link.run)
 
     def target(self, broker_id: int) -> _Target | None:
         """Where a broker listens for others, by the newest image."""
@@ -273,14 +273,13 @@ class BrokerLinks:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until cancelled; requests that were sent before have waited."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+        async with self._tasks.open():
             try:
                 for link in self._links.values():
                     self._start(link)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
-                self._nursery, self._has_ended = None, True
+                self._has_ended = True
                 for link in self._links.values():
                     link.fail("this broker stops")

@@ -24,6 +24,7 @@ from typing import Any, Generic, Self, TypeVar
 import outcome
 import trio
 
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.clients.aio.thread import ClientThread
 from kraftrio.clients.errors import ClosedError
 
@@ -93,7 +94,7 @@ class ClientHost:
         self._scope = trio.CancelScope()
         self._closing = trio.Event()
         self._body_error: Exception | None = None
-        self._nursery: trio.Nursery | None = None
+        self._tasks = OwnedTasks()
         self._opened: CallOutcome[None] = CallOutcome(self._loop)
         self._ended: CallOutcome[None] = CallOutcome(self._loop)
 
@@ -147,7 +148,6 @@ class ClientHost:
 
     async def _run(self, client: AbstractAsyncContextManager[Any]) -> None:
         result = await outcome.acapture(self._live, client)
-        self._nursery = None
         if self._opened.outcome is None:
             self._opened.set(result)
         self._ended.set(result)
@@ -160,19 +160,16 @@ class ClientHost:
                 try:
                     await self._take_calls()
                 except* trio.Cancelled:
-                    self._nursery = None
-                # Clients are to see one cancellation, not the nursery's group of them.
+                    pass  # a group of them from the nursery; clients are to see a single one
                 await trio.lowlevel.checkpoint_if_cancelled()
                 if self._body_error is not None:
                     raise self._body_error
 
     async def _take_calls(self) -> None:
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            nursery.start_soon(self._watch_owner)
+        async with self._tasks.open() as nursery:
+            self._tasks.start(self._watch_owner)
             self._opened.set(outcome.Value(None))
             await self._closing.wait()
-            self._nursery = None
             nursery.cancel_scope.cancel()
 
     async def _watch_owner(self) -> None:
@@ -225,10 +222,8 @@ class ClientHost:
             reply.set(result)
 
         def start() -> None:
-            if self._nursery is None:
+            if not self._tasks.start(run):
                 reply.set(outcome.Error(self._closed()))
-            else:
-                self._nursery.start_soon(run)
 
         try:
             self.thread.token.run_sync_soon(start)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import trio
 
+from kraftrio.base.owned_tasks import OwnedTasks
 from kraftrio.base.statistics import LabelledStatistics, Statistics
 from kraftrio.broker.replica.follower.leader_fetcher import FollowerContext, LeaderFetcher
 from kraftrio.wire.primitives import TopicPartition
@@ -22,19 +23,15 @@ class ReplicaFetchers:
         self._follower = follower
         self._leaders: dict[int, LeaderFetcher] = {}
         self._following: dict[TopicPartition, tuple[int, bytes]] = {}  # leader, topic id
-        self._nursery: trio.Nursery | None = None
+        self._tasks = OwnedTasks()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fetch until cancelled; `follow` may be called before."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            try:
-                for leader_id, fetcher in self._leaders.items():
-                    nursery.start_soon(self._run, leader_id, fetcher)
-                task_status.started()
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None  # the metadata may go on to change while this node stops
+        async with self._tasks.open():
+            for leader_id, fetcher in self._leaders.items():
+                self._tasks.start(self._run, leader_id, fetcher)
+            task_status.started()
+            await trio.sleep_forever()
 
     # -- what is followed -----------------------------------------------------------------------
 
@@ -52,8 +49,7 @@ class ReplicaFetchers:
         fetcher = self._leaders.get(leader_id)
         if fetcher is None:
             fetcher = self._leaders[leader_id] = LeaderFetcher(self._follower, leader_id)
-            if self._nursery is not None:
-                self._nursery.start_soon(self._run, leader_id, fetcher)
+            self._tasks.start(self._run, leader_id, fetcher)
         fetcher.add(topic_partition, topic_id, leader_epoch, replica.log)
 
     def stop(self, topic_partition: TopicPartition) -> None:

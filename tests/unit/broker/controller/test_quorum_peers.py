@@ -397,7 +397,11 @@ async def test_the_quorum_may_take_another_step_while_the_node_stops() -> None:
     """Its task and that of its peers are cancelled together: the peers' may end first."""
     peers = QuorumPeers(SystemNetwork(), 1, b"d" * 16, RaftConfig())
     voters = CurrentVoters(voters_at({2: ("b", 9093)}))
-    service: Any = SimpleNamespace(voters=voters, messages=SimpleNamespace(peer_unreachable=ignore))
+    service: Any = SimpleNamespace(
+        voters=voters,
+        messages=SimpleNamespace(peer_unreachable=ignore),
+        identity=SimpleNamespace(is_known=True),
+    )
     peers.attach(service)
     async with trio.open_nursery() as nursery:
         await nursery.start(peers.run)
