@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import trio
@@ -171,7 +171,7 @@ async def reset(
     **forms: Any,
 ) -> None:
     """Move a group that has no members to other offsets; without --execute only show them."""
-    form, at_ms = _form(session, forms)
+    form, at_ms, table = _read_form(forms)
     async with session.admin() as admin:
         groups = {each.group_id: each for each in await admin.list_groups()}
         listing = groups.get(group_id)
@@ -179,7 +179,6 @@ async def reset(
             await find_groups(admin, [group_id])
         kind = "" if listing is None else listing.type.lower()
         current = {} if listing is None else await committed_offsets(admin, group_id, kind)
-        table = forms["from_file"] and _table(forms["from_file"])
         items = await _chosen(admin, topics, all_topics, table, current)
         plan = resets.plan_reset(form, await known_offsets(admin, items, current, at_ms))
         _show_plan(session.output, group_id, plan, executed=execute)
@@ -201,8 +200,20 @@ async def reset(
     note(f"group {group_id} goes on there")
 
 
-def _form(session: Session, forms: Mapping[str, Any]) -> tuple[resets.Form, int | None]:
-    """Return how to reset, and the moment whose offsets are wanted for it."""
+class _FormGiven(NamedTuple):
+    """How to reset, and what is needed for it.
+
+    Attributes:
+        at_ms: the moment whose offsets are wanted.
+        table: the offset of each partition that is to be reset.
+    """
+
+    form: resets.Form
+    at_ms: int | None = None
+    table: dict[TopicPartition, int] | None = None
+
+
+def _read_form(forms: Mapping[str, Any]) -> _FormGiven:
     given = [name for name, value in forms.items() if value not in (None, False)]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in forms)
@@ -212,21 +223,24 @@ def _form(session: Session, forms: Mapping[str, Any]) -> tuple[resets.Form, int 
     now_ms = wall_ms()
     match name:
         case "to_offset":
-            return resets.to_offset(value), None
+            return _FormGiven(resets.to_offset(value))
         case "shift_by":
-            return resets.shift_by(value), None
+            return _FormGiven(resets.shift_by(value))
         case "from_file":
-            return resets.from_table(_table(value)), None
+            table = _read_table(value)
+            return _FormGiven(resets.from_table(table), table=table)
         case "to_moment":
             at_ms = _option(lambda text: parse_moment_ms(text, now_ms), "--to-moment", value)
-            return resets.to_moment, at_ms
+            return _FormGiven(resets.to_moment, at_ms)
         case "by_duration":
-            return resets.to_moment, now_ms - _option(parse_duration_ms, "--by-duration", value)
-    return {
+            duration_ms = _option(parse_duration_ms, "--by-duration", value)
+            return _FormGiven(resets.to_moment, now_ms - duration_ms)
+    form = {
         "to_earliest": resets.to_earliest,
         "to_latest": resets.to_latest,
         "to_current": resets.to_current,
-    }[name], None
+    }[name]
+    return _FormGiven(form)
 
 
 def _option(parse: Any, name: str, text: str) -> int:
@@ -236,7 +250,7 @@ def _option(parse: Any, name: str, text: str) -> int:
         raise click.UsageError(f"{name}: {error}") from None
 
 
-def _table(path: str) -> dict[TopicPartition, int]:
+def _read_table(path: str) -> dict[TopicPartition, int]:
     try:
         return resets.read_table(Path(path).read_text().splitlines())
     except ValueError as error:
