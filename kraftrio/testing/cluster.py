@@ -27,7 +27,7 @@ from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.arguments import node_config
-from kraftrio.testing.contents import Contents
+from kraftrio.testing.contents import Contents, CurrentContents
 from kraftrio.testing.explaining.evidence import Evidence
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
@@ -57,27 +57,25 @@ class _Running:
         self.nursery = nursery
         self.requests: RequestFaults | None = None
         self.exchanges: Exchanges | None = None
-        self._contents: Contents | None = None
-        self._former: Contents | None = None  # before the last snapshot was restored
+        self._current = CurrentContents()
         self._opening = trio.Lock()
 
     async def contents(self) -> Contents:
         """What is in it; the clients for that are opened when they are first wanted."""
         async with self._opening:
-            if self._contents is None:
+            contents = self._current.contents
+            if contents is None:
                 contents = Contents(
                     self.nodes.bootstrap_servers, request_timeout_ms=_REQUEST_TIMEOUT_MS
                 )
                 await self.nursery.start(contents.run)
-                self._contents = contents
-        return self._contents
+                self._current.contents = contents
+        return contents
 
     async def restore(self, nodes: LocalNodes, snapshot: Snapshot) -> None:
         """Let the nodes be as they were then; clients for looking at them are opened again."""
         async with self._opening:
-            if self._former is not None:
-                self._former.close()  # not the last one: calls of it may be under way
-            self._former, self._contents = self._contents, None
+            self._current.replace(None)
             if self.exchanges is not None:
                 self.exchanges.has_past = True
             await nodes.restore(snapshot, self.nursery)

@@ -309,3 +309,30 @@ async def _keep_polling(consumer: Consumer[bytes, bytes]) -> None:
 def as_bytes(content: bytes | str | None) -> bytes | None:
     """Return a key or a value as clients send it; text is UTF-8."""
     return content.encode() if isinstance(content, str) else content
+
+
+class CurrentContents:
+    """The contents of a cluster whose nodes may be restored from a snapshot while it is looked at.
+
+    Attributes:
+        contents: of the nodes as they are; None: nothing was opened for them yet.
+    """
+
+    def __init__(self) -> None:
+        self.contents: Contents | None = None
+        self._former: Contents | None = None  # before the last snapshot was restored
+
+    def replace(self, contents: Contents | None) -> None:
+        """Go on with those of the restored nodes.
+
+        The former ones are closed at the next restore: calls of theirs may be under way.
+        """
+        if self._former is not None:
+            self._former.close()
+        self._former, self.contents = self.contents, contents
+
+    def close(self) -> None:
+        """Close what is open."""
+        for contents in (self._former, self.contents):
+            if contents is not None:
+                contents.close()

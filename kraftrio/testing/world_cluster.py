@@ -7,7 +7,7 @@ Called by: `kafka_world`.
 
 from __future__ import annotations
 
-from kraftrio.testing.contents import Contents
+from kraftrio.testing.contents import Contents, CurrentContents
 from kraftrio.testing.explaining.exchanges import Exchanges
 from kraftrio.testing.faults.on_demand import WorldFaults
 from kraftrio.testing.simulation.cluster import SimCluster
@@ -33,8 +33,7 @@ class WorldCluster:
         self.exchanges = Exchanges(self._traffic)
         self.faults = WorldFaults(cluster, self._traffic, lambda: self.contents)
         self._world = world
-        self._contents: Contents | None = None
-        self._former: Contents | None = None  # before the last snapshot was restored
+        self._current = CurrentContents()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -44,8 +43,9 @@ class WorldCluster:
     @property
     def contents(self) -> Contents:
         """What is in it."""
-        assert self._contents is not None, "it has begun"
-        return self._contents
+        contents = self._current.contents
+        assert contents is not None, "it has begun"
+        return contents
 
     async def begin(self, snapshot: Snapshot | None) -> None:
         """Start every node, and wait until clients can connect.
@@ -68,9 +68,7 @@ class WorldCluster:
             await cluster.nursery.start(contents.run)
         finally:
             current.reset(life)
-        if self._former is not None:
-            self._former.close()  # not the last one: calls of it may be under way
-        self._former, self._contents = self._contents, contents
+        self._current.replace(contents)
         await cluster.wait_all_ready()
 
     def kill_all(self) -> None:
@@ -81,7 +79,5 @@ class WorldCluster:
     def end(self) -> None:
         """End the nodes and all that looks at them, while the world goes on."""
         self.kill_all()
-        for contents in (self._former, self._contents):
-            if contents is not None:
-                contents.close()
+        self._current.close()
         self._traffic.end()
