@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
+from tests.sim.known_commits import KnownCommits
 
 
 class Promise(NamedTuple):
@@ -44,15 +45,13 @@ class History:
     """See the module.
 
     Args:
-        has_old_coordinator: whether a coordinator of groups that is replaced does not know it yet:
-            it answers what it knows, as Apache Kafka's does.
+        has_old_coordinator: see `known_commits`.
     """
 
     def __init__(self, has_old_coordinator: Callable[[], bool] = lambda: False) -> None:
-        self._has_old_coordinator = has_old_coordinator
         self.senders: dict[str, Sender] = {}
         self.seen: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
-        self.commits: dict[tuple[str, TopicPartition], int] = {}
+        self._commits = KnownCommits(has_old_coordinator)
         self._newest_generations: dict[str, int] = {}
         self.owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.may_lose: set[TopicPartition] = set()
@@ -96,20 +95,13 @@ class History:
 
     def commit(self, group: str, topic_partition: TopicPartition, offset: int) -> None:
         """A commit was acknowledged."""
-        key = (group, topic_partition)
-        self.commits[key] = max(self.commits.get(key, 0), offset)
+        self._commits.acknowledge(group, topic_partition, offset)
 
     def committed(
         self, group: str, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """What is committed at least, to be compared with what will be found.
-
-        Nothing, if an old coordinator may answer: its member reads some records again, and commits
-        nothing by it.
-        """
-        if self._has_old_coordinator():
-            return dict.fromkeys(topic_partitions, 0)
-        return {tp: self.commits.get((group, tp), 0) for tp in topic_partitions}
+        """What is committed at least; ask it before OffsetFetch is sent."""
+        return {tp: self._commits.least(group, tp) for tp in topic_partitions}
 
     def check_committed(
         self, group: str, topic_partition: TopicPartition, known: int, found: int
@@ -208,7 +200,7 @@ class History:
         sent = sum(sender.sent for sender in self.senders.values())
         acknowledged = sum(len(sender.acknowledged) for sender in self.senders.values())
         seen = sum(map(len, self.seen.values()))
-        return f"sent={sent} acknowledged={acknowledged} read={seen} commits={len(self.commits)}"
+        return f"sent={sent} acknowledged={acknowledged} read={seen} commits={len(self._commits)}"
 
 
 def _name(topic_partition: TopicPartition) -> str:

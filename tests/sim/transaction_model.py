@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
+from tests.sim.known_commits import KnownCommits
 
 
 class Entry(NamedTuple):
@@ -111,16 +112,13 @@ class TransactionHistory:
     """See the module.
 
     Args:
-        has_old_coordinator: whether a coordinator of groups that is replaced does not know it yet.
-            It answers what it knows, as Apache Kafka's does, and so is not believed by a model of
-            what is committed: see `committed_offset`.
+        has_old_coordinator: see `known_commits`.
     """
 
     def __init__(self, has_old_coordinator: Callable[[], bool] = lambda: False) -> None:
-        self.has_old_coordinator = has_old_coordinator
+        self.commits = KnownCommits(has_old_coordinator)
         self.attempts: dict[str, Attempt] = {}
         self._lives: dict[str, list[Life]] = defaultdict(list)
-        self._committed: dict[GroupPartition, int] = {}  # of attempts whose commit was answered
         self._found: dict[GroupPartition, set[int]] = defaultdict(set)
         self._passages: list[Passage] = []
         self._stable: dict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
@@ -216,19 +214,13 @@ class TransactionHistory:
         attempt.outcome = commit
         if commit:
             for key, (_, end) in attempt.offsets.items():
-                self._committed[key] = max(self._committed.get(key, 0), end)
+                self.commits.acknowledge(*key, end)
 
     # -- groups and readers -----------------------------------------------------------------------
 
     def committed_offset(self, group: str, topic_partition: TopicPartition) -> int:
-        """What is committed at least; ask it before OffsetFetch is sent.
-
-        Nothing, if an old coordinator may answer: a member of a group gets no further with what it
-        says, as its next commit belongs to a generation that the new one does not know.
-        """
-        if self.has_old_coordinator():
-            return 0
-        return self._committed.get(GroupPartition(group, topic_partition), 0)
+        """What is committed at least; ask it before OffsetFetch is sent."""
+        return self.commits.least(group, topic_partition)
 
     def find_offset(
         self, group: str, topic_partition: TopicPartition, known: int, found: int

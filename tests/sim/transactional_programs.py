@@ -280,7 +280,7 @@ async def committed_offset(
         name=topic_partition.topic, partition_indexes=[topic_partition.partition]
     )
     while True:
-        while require_stable and history.has_old_coordinator():
+        while require_stable and history.commits.has_old_coordinator():
             await client.pause()
         # Without waiting for it, a commit that was answered may be pending still.
         known = history.committed_offset(group, topic_partition) if require_stable else 0

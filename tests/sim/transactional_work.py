@@ -48,8 +48,7 @@ class TransactionalWork:
         client, machine: make what a process of a program lives on, by its name.
         start: runs something as a part of the simulation.
         hold_back: lets what a client has sent to some node arrive late.
-        has_old_coordinator: whether a broker that is replaced as a coordinator of groups does not
-            know it yet.
+        has_old_coordinator: see `known_commits`.
         knows_time: the clocks of brokers stay about right.
     """
 
