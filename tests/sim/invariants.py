@@ -35,6 +35,7 @@ from kraftrio.testing.simulation.incarnation import Incarnation
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import iter_headers
+from tests.sim.log_contents import read_files
 from tests.sim.log_invariants import IsrCompleteness, Key, SegmentShape
 from tests.sim.memory_invariants import check_memory
 from tests.sim.topic_uses import TABLE
@@ -226,7 +227,7 @@ class Invariants:
         start = max(start, log.log_start_offset)
         committed = self._committed[key]
         while start < end:
-            found_data = log.segments.read(start, _READ_BYTES, end, True)  # past the tail cache
+            found_data = read_files(log, start, end)
             if found_data is None or not len(found_data.records):
                 return
             view = memoryview(found_data.records)

@@ -38,6 +38,7 @@ from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_records
 from tests.sim.client import SimClient, Unavailable, client_of
 from tests.sim.invariants import Invariants
+from tests.sim.log_contents import read_files
 
 _CALM = {
     "broker.session.timeout.ms": "2000",
@@ -173,7 +174,7 @@ class Stage:
         if log is None or log.log_end_offset == 0:
             return []
         with self.node(node_id).disk.as_written():
-            found = log.segments.read(0, 1 << 20, log.log_end_offset, True)
+            found = read_files(log, 0, log.log_end_offset)
         assert found is not None
         return values_of(memoryview(found.records))
 

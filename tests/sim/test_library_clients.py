@@ -10,7 +10,6 @@ import trio
 from kraftrio.clients.admin.types import NewTopic
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
-from kraftrio.wire.records.batch import iter_headers, iter_records
 from tests.sim.history import History
 from tests.sim.library_clients import (
     GroupProgram,
@@ -19,6 +18,7 @@ from tests.sim.library_clients import (
     ReaderProgram,
     TopicProgram,
 )
+from tests.sim.log_contents import content_of, records_of
 from tests.sim.stage import Stage, expect, play
 
 PROPERTIES = {
@@ -63,19 +63,8 @@ def check_logs(stage: Stage, history: History) -> None:
     for tp in PARTITIONS:
         log = stage.log(stage.image(tp).leader, tp)
         assert log is not None
-        records = []
-        offset = 0
-        while offset < log.log_end_offset:
-            found = log.segments.read(offset, 1 << 20, log.log_end_offset, True)
-            assert found is not None
-            content = memoryview(found.records)
-            records += [
-                (record.offset, (record.value or b"").decode())
-                for header in iter_headers(content)
-                for record in iter_records(content, header)
-            ]
-            offset = found.next_offset
-        history.check_log(tp, 0, records)
+        records = records_of(content_of(log))
+        history.check_log(tp, 0, [(each.offset, (each.value or b"").decode()) for each in records])
 
 
 async def use_a_topic(stage: Stage) -> None:

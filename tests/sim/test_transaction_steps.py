@@ -35,6 +35,7 @@ from kraftrio.wire.records.batch import Record, build_batch, iter_headers, iter_
 from kraftrio.wire.records.control import read_end_transaction_marker
 from kraftrio.wire.topic_names import TRANSACTION_STATE
 from tests.sim.client import SimClient, Unavailable
+from tests.sim.log_contents import read_files
 from tests.sim.stage import Stage, expect, play
 
 ID = "app"
@@ -187,7 +188,7 @@ def batches(stage: Stage, node_id: int, topic_partition: TopicPartition) -> memo
     if log is None or log.log_end_offset == 0:
         return memoryview(b"")
     with stage.node(node_id).disk.as_written():
-        found = log.segments.read(0, 1 << 20, log.log_end_offset, True)
+        found = read_files(log, 0, log.log_end_offset)
     assert found is not None
     return memoryview(found.records)
 

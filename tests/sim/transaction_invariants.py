@@ -27,8 +27,8 @@ from kraftrio.wire.messages.transactions import TransactionLogKey, TransactionLo
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import BatchHeader, iter_headers, iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
+from tests.sim.log_contents import read_files
 
-_READ_BYTES = 1 << 20
 _STATES = "__transaction_state"
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
 _MAY_COME_FROM = {
@@ -236,7 +236,7 @@ def _batches(partition: Partition, start: int, end: int) -> list[tuple[BatchHead
     start = max(start, log.log_start_offset)
     found: list[tuple[BatchHeader, Any]] = []
     while start < end:
-        read = log.segments.read(start, _READ_BYTES, end, True)
+        read = read_files(log, start, end)
         if read is None or not len(read.records):
             break
         data = memoryview(read.records)

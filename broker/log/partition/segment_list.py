@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from kraftrio.broker.log.partition.results import LogRead
 from kraftrio.broker.log.producers.replay import rebuild_txn_index
 from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
@@ -130,16 +129,6 @@ class SegmentList:
             if found is not None:
                 return segment, found
         return None
-
-    def read(
-        self, start_offset: int, max_bytes: int, max_offset: int, min_one_batch: bool
-    ) -> LogRead | None:
-        """Read what `locate` finds."""
-        found = self.locate(start_offset, max_bytes, max_offset, min_one_batch)
-        if found is None:
-            return None
-        segment, (position, size_bytes, next_offset) = found
-        return LogRead(segment.log_file.read_at(position, size_bytes), next_offset)
 
     def scan(self, start_offset: int, end_offset: int) -> Iterator[ScannedBatch]:
         """Every batch that ends after `start_offset` and begins before `end_offset`."""

@@ -108,8 +108,8 @@ def test_a_negative_length_ends_a_read() -> None:
     for mask in (0x80, 0xFF):
         flip_on_disk(context, second.position + _LENGTH, mask)
         log = context.log
-        found = log.segments.read(0, second.position + 70, log.log_end_offset, True)
-        assert found is not None
+        end = log.log_end_offset
+        found = log.read(0, second.position + 70, max_offset=end, min_one_batch=True)
         assert [r.offset for r in records_of(found.records)] == [0, 1, 2]
         flip_on_disk(context, second.position + _LENGTH, mask)
 
@@ -163,8 +163,7 @@ def test_a_damaged_index_shows_nothing_uncommitted() -> None:
         struct.pack_into(">II", data, 8 * number, last_offset, position - entry // 8 + number)
     context.overwrite(path, bytes(data))
     for high_watermark in range(1, 40):
-        found = context.log.segments.read(0, 1 << 20, high_watermark, True)
-        assert found is not None
+        found = context.log.read(0, 1 << 20, max_offset=high_watermark, min_one_batch=True)
         offsets = [record.offset for record in records_of(found.records)]
         assert offsets == list(range(high_watermark))
 
@@ -277,6 +276,5 @@ def test_a_length_beyond_the_end_of_the_segment_ends_a_read() -> None:
     context = three_batches()
     second = headers_of(context)[1]
     flip_on_disk(context, second.position + _LENGTH + 1, 1)
-    found = context.log.segments.read(0, 1 << 20, 8, True)
-    assert found is not None
+    found = context.log.read(0, 1 << 20, max_offset=8, min_one_batch=True)
     assert [record.offset for record in records_of(found.records)] == [0, 1, 2]
