@@ -6,7 +6,7 @@ partition into batches. Rules:
    per record, and no decompression. They are then decoded all at once and kept.
 2. Control batches, aborted transactions (for read_committed) and records before the position asked
    for are left out; where the next fetch begins counts them all the same.
-3. A batch that is cut at the end of the answer is left out: it comes again, whole.
+3. An incomplete batch at the end of the answer is left out: it comes again, whole.
 
 Pure. Called by: the fetch core; programs get these objects. KIP-98 ("Record Batch"), KIP-74.
 """
@@ -330,13 +330,13 @@ def split_records(
     *,
     read_committed: bool,
 ) -> SplitRecords:
-    """Cut what a broker sent for one partition into batches.
+    """Split what a broker sent for one partition into batches.
 
     Args:
         aborted: the aborted transactions that the broker named.
 
     Raises:
-        CorruptRecordError: it cannot be cut, or holds no whole batch.
+        CorruptRecordError: it cannot be split, or holds no whole batch.
     """
     batches: list[ConsumerBatch] = []
     next_offset, leader_epoch = fetch_offset, -1

@@ -6,9 +6,9 @@ Owns `find_partitions`, `SegmentFile` and the walks over it. Read-only. Rules:
    was made from, unless `.cleaned` files show that not all of it was written.
 2. Records below the log start offset (`log-start-offset-checkpoint`) are deleted, so not shown.
    High watermarks are not looked at: what a crash left behind may be newer than their checkpoint.
-3. The log ends at the first batch that is cut or damaged in its last segment, as a broker that
-   recovers it would have it. Earlier damage is an error, or tolerated with what lies after it in
-   that segment.
+3. The log ends at the first batch that is incomplete or damaged in its last segment, as it does
+   once a broker has recovered it. Earlier damage is an error, or tolerated with what lies after it
+   in that segment.
 4. What a transaction wrote is aborted, committed or still open by the markers in the log: markers
    stay as long as anything of their transaction does, also through compaction.
 
@@ -210,12 +210,12 @@ def iter_segment_batches(
             skipped_bytes += pos
     if data:
         _note_damage(
-            segment, skipped_bytes, "the last batch is cut", data, tolerate=tolerate_damage
+            segment, skipped_bytes, "the last batch is incomplete", data, tolerate=tolerate_damage
         )
 
 
 def iter_segment_headers(segment: SegmentFile) -> Iterator[BatchHeader]:
-    """Yield the headers of a segment's batches, to where it is cut; contents are not read."""
+    """Yield the headers of a segment's whole batches; contents are not read."""
     with _open(segment) as file:
         size_bytes = os.fstat(file.fileno()).st_size
         position = 0

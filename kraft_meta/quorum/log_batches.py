@@ -91,7 +91,7 @@ def decode_batch(buf: Buffer, header: BatchHeader) -> LogBatch:
 
 
 def decode_batches(buf: Buffer) -> list[LogBatch]:
-    """Read batches that follow each other; a last one that is cut is left out.
+    """Read batches that follow each other; an incomplete last one is left out.
 
     Raises:
         KafkaError: something is damaged.

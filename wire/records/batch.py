@@ -304,7 +304,7 @@ def stored_compression(buf: Buffer) -> int:
 
 
 def stored_producer(buf: Buffer) -> tuple[int, int]:
-    """Producer id and epoch of the first batch, unchecked; (-1, -1) when it is cut."""
+    """Producer id and epoch of the first batch, unchecked; (-1, -1) when it is incomplete."""
     if len(buf) < BATCH_OVERHEAD:
         return -1, -1
     producer_id, producer_epoch, _ = _PRODUCER.unpack_from(buf, _PRODUCER_POS)
@@ -320,7 +320,7 @@ def iter_headers(buf: Buffer, *, allow_partial: bool = False) -> Iterator[BatchH
     """Yield the headers of the batches that fill ``buf``.
 
     Args:
-        allow_partial: end quietly at a last batch that is cut, as a Fetch response may hold.
+        allow_partial: end quietly at an incomplete last batch, as a Fetch response may hold.
     """
     pos = 0
     size = len(buf)
@@ -347,7 +347,7 @@ def verify_crc(buf: Buffer, header: BatchHeader) -> None:
     pos = header.position
     end = pos + header.size_bytes
     if end > len(buf):
-        raise CorruptRecordError("the batch is cut")
+        raise CorruptRecordError("the batch is incomplete")
     actual = crc32c(memoryview(buf)[pos + _ATTRIBUTES_POS : end])
     if actual != header.crc:
         raise CorruptRecordError(f"the batch's CRC is {header.crc}, but its bytes have {actual}")
@@ -428,7 +428,7 @@ def records_data(buf: Buffer, header: BatchHeader, max_decompressed_bytes: int) 
     start = header.position + BATCH_OVERHEAD
     end = header.position + header.size_bytes
     if end > len(buf):
-        raise CorruptRecordError("the batch is cut")
+        raise CorruptRecordError("the batch is incomplete")
     compression = header.compression
     if compression is Compression.NONE:
         return bytes(buf[start:end])
@@ -478,8 +478,8 @@ def validate_records(
     about the range of timestamps. Offsets are those of the header as it is.
 
     Raises:
-        KafkaError: INVALID_RECORD for a fault of structure, CORRUPT_MESSAGE for a cut batch,
-            MESSAGE_TOO_LARGE for too much compressed data.
+        KafkaError: INVALID_RECORD for a fault of structure, CORRUPT_MESSAGE for an incomplete
+            batch, MESSAGE_TOO_LARGE for too much compressed data.
     """
     count = header.record_count
     if count <= 0:

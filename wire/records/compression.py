@@ -88,7 +88,7 @@ def decompress(
     """Decompress ``data``, at most ``max_bytes`` of it.
 
     Raises:
-        KafkaError: INVALID_RECORD when the data are not of this codec or are cut,
+        KafkaError: INVALID_RECORD when the data are not of this codec or incomplete,
             MESSAGE_TOO_LARGE when they hold more than ``max_bytes``.
     """
     if compression is Compression.GZIP:
@@ -152,7 +152,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
             raise _too_large(Compression.GZIP, max_bytes)
         out.append(piece)
         if not unpacker.eof:
-            raise _undecodable(Compression.GZIP, "the stream is cut")
+            raise _undecodable(Compression.GZIP, "the stream is incomplete")
         rest = unpacker.unused_data
         if not rest:
             return out[0] if len(out) == 1 else b"".join(out)
@@ -263,7 +263,7 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
             if left < 0:
                 raise _too_large(Compression.LZ4, max_bytes)
             if not piece and not unpacker.eof and unpacker.needs_input:
-                raise _undecodable(Compression.LZ4, "the frame is cut")
+                raise _undecodable(Compression.LZ4, "the frame is incomplete")
             out.append(piece)
             pending = b""
         rest = unpacker.unused_data or b""
@@ -334,8 +334,10 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _check_zstd_frames(view: memoryview) -> None:
-    """Check that ``view`` is a sequence of whole frames (RFC 8878): the library's bounded reader
-    ends silently at a cut."""
+    """Check that ``view`` is a sequence of whole frames (RFC 8878).
+
+    The library's bounded reader ends without an error where the last frame is incomplete.
+    """
     pos = 0
     size = len(view)
     try:
@@ -354,7 +356,7 @@ def _check_zstd_frames(view: memoryview) -> None:
                 break
     except (struct.error, IndexError):
         pos = size
-    raise _undecodable(Compression.ZSTD, "the frame is cut")
+    raise _undecodable(Compression.ZSTD, "the frame is incomplete")
 
 
 def _zstd_frame_end(view: memoryview, pos: int) -> int:

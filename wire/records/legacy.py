@@ -97,14 +97,14 @@ def iter_messages(buf: Buffer) -> Iterator[LegacyMessage]:
         try:
             offset, length, crc, magic, attributes = _HEADER.unpack_from(view, pos)
         except struct.error:
-            raise CorruptRecordError("the message set is cut") from None
+            raise CorruptRecordError("the message set is incomplete") from None
         if magic not in _MIN_MESSAGE_BYTES:
             raise CorruptRecordError(f"a message set cannot hold magic {magic}")
         end = pos + LOG_OVERHEAD + length
         if length < _MIN_MESSAGE_BYTES[magic]:
             raise CorruptRecordError(f"message size {length} is too small for magic {magic}")
         if end > size:
-            raise CorruptRecordError("the message set is cut")
+            raise CorruptRecordError("the message set is incomplete")
         actual = crc32(view[pos + _CRC_END : end])
         if actual != crc:
             raise CorruptRecordError(f"the message's CRC is {crc}, but its bytes have {actual}")

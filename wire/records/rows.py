@@ -77,7 +77,7 @@ def batch_rows(
         start = header.position + BATCH_OVERHEAD
         end = header.position + header.size_bytes
         if end > len(buf):
-            raise CorruptRecordError("the batch is cut")
+            raise CorruptRecordError("the batch is incomplete")
         data = memoryview(buf)[start:end]  # expressions need no copy of it
     else:
         data = records_data(buf, header, max_decompressed_bytes)

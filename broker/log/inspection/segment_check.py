@@ -284,7 +284,7 @@ def check_transaction_index(
 
 
 def _entries(data: bytes, entry: struct.Struct) -> list[tuple[int, int]] | None:
-    """Return the entries of an index without padding; None if the last one is cut."""
+    """Return the entries of an index without padding; None if the last one is incomplete."""
     if len(data) % entry.size:
         return None
     end = len(data)

@@ -63,11 +63,11 @@ def validate_client_batch(
     if not size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request needs one record batch")
     if size < BATCH_OVERHEAD:  # also a message set of an old client, which is just as invalid
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is incomplete")
     header = parse_header(records)
     if header.size_bytes != size:
         if header.size_bytes > size:  # not CORRUPT_MESSAGE, which producers retry
-            raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is cut")
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the batch is incomplete")
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a Produce request may have only one batch per partition"
         )

@@ -32,7 +32,7 @@ def check_follower_batches(
     log_is_empty: bool,
     leader_epoch: int | None,
 ) -> FollowerBatches:
-    """Find the whole batches that may follow a log's end; a cut last batch is left out.
+    """Find the whole batches that may follow a log's end; an incomplete last one is left out.
 
     Args:
         log_is_empty: then the first batch may begin before the log's end if it also ends after it:

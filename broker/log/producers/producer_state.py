@@ -488,7 +488,7 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
         CorruptRecordError: wrong size, version or checksum.
     """
     if len(data) < _SNAPSHOT_HEADER.size:
-        raise CorruptRecordError("a producer snapshot is cut")
+        raise CorruptRecordError("a producer snapshot is incomplete")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
     if version != _SNAPSHOT_VERSION:
         raise CorruptRecordError(f"unknown version {version} of a producer snapshot")

@@ -73,12 +73,12 @@ class _BatchWindow:
     def _read(self, position: int, size: int) -> None:
         file, room = self._file, self._end - position
         if max(size, BATCH_OVERHEAD) > room:
-            raise CorruptRecordError(f"the batch at position {position} is cut")
+            raise CorruptRecordError(f"the batch at position {position} is incomplete")
         self._start = position
         self.chunk = file.read_at(position, min(max(size, SCAN_CHUNK_BYTES), room))
         size = stored_size(self.chunk, 0)
         if size > room or not size:
-            raise CorruptRecordError(f"the batch at position {position} is cut")
+            raise CorruptRecordError(f"the batch at position {position} is incomplete")
         if size > len(self.chunk):
             self.chunk = file.read_at(position, size)
             if len(self.chunk) < size:

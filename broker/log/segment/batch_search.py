@@ -76,7 +76,7 @@ def find_batch(
             chunk = file.read_at(position, min(chunk_bytes, end - position))
             chunk_bytes = _CHUNK_BYTES
             if len(chunk) < _WALK_BYTES:
-                raise CorruptRecordError(f"the batch at position {position} is cut")
+                raise CorruptRecordError(f"the batch at position {position} is incomplete")
         base_offset, length, last_offset_delta = HEADER_WALK.unpack_from(chunk, at)
         if is_start and base_offset != offset:
             raise CorruptRecordError(f"offset {base_offset} at position {position}, not {offset}")

@@ -55,7 +55,8 @@ def decode_index(data: Buffer) -> list[AbortedTxn]:
     """Read a whole index.
 
     Raises:
-        CorruptRecordError: cut entry or unknown version: the index must be rebuilt from the log.
+        CorruptRecordError: an entry is incomplete, or its version unknown: the index must be
+            rebuilt from the log.
     """
     if len(data) % ENTRY_BYTES:
         raise CorruptRecordError(

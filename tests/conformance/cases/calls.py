@@ -82,7 +82,7 @@ def batch_of(*values: bytes | None, timestamp: int | None = None, **options: Any
 
 
 def records_in(data: Records | None) -> list[Record]:
-    """Read every record of a fetched partition; a last batch that is cut does not count."""
+    """Read every record of a fetched partition; an incomplete last batch does not count."""
     if not data:
         return []
     buffer = records_view(data)

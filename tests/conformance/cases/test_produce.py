@@ -358,7 +358,7 @@ def flipped(batch: bytearray) -> bytearray:
 
 
 REFUSED: dict[str, tuple[Callable[[bytearray], bytes | bytearray], ErrorCode]] = {
-    "a cut batch": (lambda batch: batch[:-1], INVALID_RECORD),
+    "an incomplete batch": (lambda batch: batch[:-1], INVALID_RECORD),
     "a cut header": (lambda batch: batch[:30], INVALID_RECORD),
     "an impossible length": (
         lambda batch: sealed(batch, LENGTH_POS, ">i", 48),

@@ -112,6 +112,6 @@ def test_what_cannot_be_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path
         (("stats", tmp_path / "empty"), "no log of a partition lies in"),
         (("dump", tmp_path / "nothing"), "there is no file"),
         (("dump", LOG_DIRS / "meta.properties"), "is not one of the files of a log"),
-        (("dump", tmp_path / f"{FIRST}.snapshot"), "is damaged: a producer snapshot is cut"),
+        (("dump", tmp_path / f"{FIRST}.snapshot"), "is damaged: a producer snapshot is incomplete"),
     ):
         assert sentence in printed(capsys, *arguments, status=1)

@@ -324,7 +324,7 @@ def test_recompress(source: Compression, target: Compression) -> None:
 
 
 def test_partial_last_batch() -> None:
-    """A cut batch is an error, but for a fetch response it is just the end."""
+    """An incomplete batch is an error, but for a fetch response it is just the end."""
     batch = bytes(build_batch([Record(0, T0, None, b"x" * 90)]))
     for cut in (1, 11, 60, 61, len(batch) - 1):
         buf = batch * 2 + batch[:cut]
@@ -407,7 +407,7 @@ def test_what_stands_in_a_batch_is_read_without_parsing_it() -> None:
 
 
 def test_the_producer_is_read_without_the_header() -> None:
-    """Of a batch that is cut nothing is said."""
+    """Of an incomplete batch nothing is said."""
     data = build_batch([Record(0, 0, None, b"x")], producer_id=7, producer_epoch=3, base_sequence=1)
     assert stored_producer(data) == (7, 3)
     assert stored_producer(memoryview(data)[: BATCH_OVERHEAD - 1]) == (-1, -1)
