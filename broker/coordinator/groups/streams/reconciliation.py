@@ -159,19 +159,21 @@ def _compare_active(
 
 
 def _compare(has: TaskSets, wanted: TaskSets, is_taken: _IsTaken) -> _Difference:
-    difference = _Difference({}, {}, {}, has_taken=False)
+    kept: dict[str, frozenset[int]] = {}
+    revoked: dict[str, frozenset[int]] = {}
+    added: dict[str, frozenset[int]] = {}
     has_taken = False
     nothing: frozenset[int] = frozenset()
     for name in dict.fromkeys((*wanted, *has)):
         has_now, to_have = has.get(name, nothing), wanted.get(name, nothing)
         missing = to_have - has_now
-        taken = {partition for partition in missing if is_taken((name, partition))}
-        has_taken = has_taken or bool(taken)
+        free = frozenset(partition for partition in missing if not is_taken((name, partition)))
+        has_taken = has_taken or len(free) < len(missing)
         for parts, partitions in (
-            (difference.kept, has_now & to_have),
-            (difference.revoked, has_now - to_have),
-            (difference.added, missing - taken),
+            (kept, has_now & to_have),
+            (revoked, has_now - to_have),
+            (added, free),
         ):
             if partitions:
-                parts[name] = frozenset(partitions)
-    return replace(difference, has_taken=has_taken)
+                parts[name] = partitions
+    return _Difference(kept, revoked, added, has_taken)
