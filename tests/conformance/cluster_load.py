@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
@@ -46,6 +47,7 @@ class Acknowledged:
     failures: list[str] = field(default_factory=list)
     last_at: float = 0.0
     longest_gap_s: float = 0.0
+    last_at_of: dict[int, float] = field(default_factory=dict)  # by partition
 
     def add(self, partition: int, offset: int | None, value: str) -> None:
         """Note an acknowledgement; a place can be promised once.
@@ -62,7 +64,7 @@ class Acknowledged:
         now = time.monotonic()
         if self.last_at:
             self.longest_gap_s = max(self.longest_gap_s, now - self.last_at)
-        self.last_at = now
+        self.last_at = self.last_at_of[partition] = now
 
     @property
     def count(self) -> int:
@@ -114,7 +116,15 @@ class JavaLoad:
 
     def wait(self, timeout_s: float = FLUSH_S) -> None:
         """Wait for its end, when it has sent as many as it should."""
-        self.tool.process.wait(timeout_s)
+        try:
+            self.tool.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+            ages = {one: now - at for one, at in sorted(self.acknowledged.last_at_of.items())}
+            raise AssertionError(
+                f"the producer did not end in {timeout_s:g} s. Seconds since a partition's last "
+                f"acknowledgement: {ages}. It said:\n{''.join(self._errors)}"
+            ) from None
         for reader in self._readers:
             reader.join(timeout_s)
 
