@@ -1,4 +1,4 @@
-"""Copy what is in a topic to another one, of another cluster maybe: keys, headers, timestamps.
+"""Copy the records of a topic to another, perhaps of another cluster: keys, headers, timestamps.
 
 python copy_topic.py FROM TO [HOST:PORT [HOST:PORT]]
 """
@@ -15,13 +15,13 @@ async def main(
 ) -> None:
     copied = 0
     async with Consumer(servers) as consumer, Producer(other_servers or servers) as producer:
-        places = [
+        tps = [
             TopicPartition(source, each.partition) for each in await consumer.partitions_for(source)
         ]
-        consumer.assign(places)
+        consumer.assign(tps)
         consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(places)
-        while any([await consumer.position(place) < ends[place] for place in places]):
+        ends = await consumer.end_offsets(tps)
+        while any([await consumer.position(tp) < ends[tp] for tp in tps]):
             for record in await consumer.poll():
                 await producer.send(
                     target,

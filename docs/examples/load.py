@@ -1,4 +1,4 @@
-"""Load the lines of a CSV file into a topic, as JSON, as fast as it goes.
+"""Load the lines of a CSV file into a topic, as JSON, as fast as possible.
 
 python load.py FILE TOPIC KEY_COLUMN [HOST:PORT]
 """

@@ -1,4 +1,4 @@
-"""Print what is in a topic and what comes, until Ctrl-C.
+"""Print the records that are in a topic and those that come, until Ctrl-C.
 
 python tail.py TOPIC [HOST:PORT]
 """

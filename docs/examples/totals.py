@@ -1,6 +1,6 @@
 """Keep totals per key, exactly once: read amounts as JSON, write each new total.
 
-What was summed up so far is in the topic of totals itself, so a restart goes on with it.
+The totals so far are in the topic that they are written to, so a restart goes on with them.
 
 python totals.py FROM TO [HOST:PORT]
 """
@@ -18,13 +18,13 @@ async def read_totals(topic: str, servers: str) -> dict[bytes, int]:
     async with Consumer(
         servers, isolation_level="read_committed", value_deserializer=json_deserializer
     ) as consumer:
-        places = [
+        tps = [
             TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)
         ]
-        consumer.assign(places)
+        consumer.assign(tps)
         consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(places)
-        while any([await consumer.position(place) < ends[place] for place in places]):
+        ends = await consumer.end_offsets(tps)
+        while any([await consumer.position(tp) < ends[tp] for tp in tps]):
             for record in await consumer.poll():
                 totals[record.key or b""] = record.value
     return totals

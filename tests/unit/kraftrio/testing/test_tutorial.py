@@ -52,11 +52,11 @@ def test_it_takes_about_a_second() -> None:
 @pytest.mark.parametrize(
     ("part", "instead", "error", "said"),
     [
-        ("attempts=4", "attempts=1", OSError, "the database is away"),
+        ("attempts=4", "attempts=1", OSError, "the database is down"),
         (_FORGETS, "            return None\n", AssertionError, _IN_VAIN),
         (_ORDERS, _COMMITS_FIRST, AssertionError, _IN_VAIN),
         ("except CommitFailedError:", "except KeyError:", CommitFailedError, "another member"),
-        ("if place not in self.written:", "if True:", AssertionError, ""),
+        ("if position not in self.written:", "if True:", AssertionError, ""),
     ],
     ids=["no_retry", "forgets", "commits_first", "commit_error", "twice"],
 )
