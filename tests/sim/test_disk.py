@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraftrio.testing.simulation.damage import BadReads, place_of
+from kraftrio.testing.simulation.damage import BadReads, bit_to_flip
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.simulation.disk_calls import FailingCalls
 from kraftrio.wire.errors import CorruptRecordError
@@ -122,7 +122,7 @@ def test_what_is_flipped_can_be_noticed() -> None:
     starts = [header.position for header in iter_headers(data)]
     places = set()
     for seed in range(3000):
-        place = place_of("/data/t-0/0.log", data, Random(seed), 0, len(data))
+        place = bit_to_flip("/data/t-0/0.log", data, Random(seed), 0, len(data))
         assert place is not None
         places.add(place.position)
         wrong = bytearray(data)
@@ -138,7 +138,7 @@ def test_rot_of_metadata_leaves_whole_batches() -> None:
     """A length that is wrong would look like a torn write, which a node may cut."""
     data = batches(3)
     for seed in range(500):
-        place = place_of("/data/__cluster_metadata-0/0.log", data, Random(seed), 0, len(data))
+        place = bit_to_flip("/data/__cluster_metadata-0/0.log", data, Random(seed), 0, len(data))
         assert place is not None
         wrong = bytearray(data)
         wrong[place.position] ^= place.mask

@@ -1,13 +1,13 @@
 """Whole nodes in one world: production code on simulated disks, networks and clocks.
 
 Owns: `SimNode` (one machine and the lives of the process on it) and `SimCluster`. Rules:
-1. A node is a `broker.node.Node` as the command line runs it; nothing of it is replaced but its
-   `Environment`. What it keeps from one life to the next is its disk.
+1. A node is a `broker.node.Node` as the command line runs it; only its `Environment` is replaced.
+   From one life to the next it keeps its disk.
 2. A crash stops a process between two steps of its tasks: at that instant its disk and network are
    taken from it, so that nothing its `finally` blocks do has any effect; its log lines are dropped.
 3. A node that ends by itself, or logs an error, fails the simulation, unless a fault explains it.
-4. Work in threads runs on the loop, after or before a drawn delay of the disk, and like a thread it
-   is not abandoned when its caller is cancelled.
+4. Work in threads runs on the loop, before or after a random delay of the disk, and like a thread
+   it is not abandoned when its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class SimClock(Clock):
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.drift = 0.0  # how much faster than time it runs, as a share
+        self.drift = 0.0  # how much faster than the world's time it runs; 0.01: by one percent
         self.offset_ms = 0.0
 
     def monotonic_ms(self) -> float:
-        """Trio's clock, and the work of this turn, for which the node will be busy."""
+        """Trio's clock, plus the work done in this turn, for which the node will be busy."""
         return (self._world.now_s + self._world.work.owed_s(current.get())) * 1000
 
     def ticks_ns(self) -> int:
@@ -67,7 +67,11 @@ class SimClock(Clock):
 
 @dataclass(frozen=True, slots=True)
 class DiskSpeed:
-    """How long work in threads takes, and whether it is done last of all (None: drawn)."""
+    """How long work in threads takes, and whether it is done after that time or before.
+
+    Attributes:
+        works_last: None: drawn each time.
+    """
 
     shortest_s: float = 0.0002
     longest_s: float = 0.003
@@ -76,14 +80,14 @@ class DiskSpeed:
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """What logs are cut into, smaller than settings allow; None: as they are set."""
+    """Sizes of logs that are smaller than settings allow; None: as they are set."""
 
     tail_cache_bytes: int | None = None  # of newest records in a node's memory
     segment_bytes: int | None = None
     metadata_segment_bytes: int | None = None
 
     def apply(self, node: Node) -> None:
-        """Let a node that was just made work with these."""
+        """Set them in a node that was made and does not run yet."""
         if self.tail_cache_bytes is not None:
             resources = node._storage.log_manager.factory.resources
             resources.tail_budget.limit_bytes = self.tail_cache_bytes
@@ -101,7 +105,7 @@ class FileSizes:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which nodes there are, and what they are set to."""
+    """Which nodes there are, and their properties."""
 
     node_count: int = 3
     separate_controllers: bool = False  # of node_count nodes each
@@ -193,7 +197,7 @@ class SimNode:
 
     def start(self) -> None:
         """Start the process; this does not wait until it is up."""
-        assert self.incarnation is None, f"{self.name} runs already"
+        assert self.incarnation is None, f"{self.name} is running"
         self.incarnation = self._world.incarnate(self.name)
         self._world.disturbances += 1  # it listens, but answers nobody yet
         self._scope = trio.CancelScope()
@@ -280,7 +284,7 @@ class SimNode:
         self._cluster.internet.kill_process(self._cluster.internet.host(self.name))
         self.disk = self.disk.after_kill()
 
-    # -- what can be done to it -------------------------------------------------------------------
+    # -- faults -----------------------------------------------------------------------------------
 
     def crash(self, *, power_cut: bool = False) -> None:
         """Kill the process now, or cut the machine's power."""
@@ -296,8 +300,8 @@ class SimNode:
         scope.cancel()
 
     def load(self, image: DiskImage) -> None:
-        """Put a disk with this in it into the machine, on which no process runs."""
-        assert self.incarnation is None, f"{self.name} runs"
+        """Replace the disk, while no process runs, by one with these contents."""
+        assert self.incarnation is None, f"{self.name} is running"
         self.disk = SimDisk.of(image, self.clock.wall_ms)
 
     def restore(self) -> None:
@@ -305,7 +309,7 @@ class SimNode:
         self._cluster.internet.restore_power(self._cluster.internet.host(self.name))
 
     async def stop(self) -> None:
-        """Ask for a graceful stop and wait for it; it must not take for ever."""
+        """Ask for a graceful stop, and wait for it; the simulation fails if it takes too long."""
         if self.incarnation is None:
             return
         self._world.note(self.name, "term", "")
@@ -365,8 +369,8 @@ class SimCluster:
     """All nodes of a simulation, and the network between them and their clients.
 
     Args:
-        internet: that of another cluster, to be in it as well; None: one of its own.
-        prefix: of the names of its nodes, which differ from those of other clusters there.
+        internet: that of another cluster, to share it; None: one of its own.
+        prefix: of the names of its nodes, to tell them from those of other clusters there.
     """
 
     def __init__(
@@ -449,7 +453,7 @@ class SimCluster:
     async def wait_until(
         self, condition: Callable[[], bool], what: str, deadline_s: float = 60.0
     ) -> None:
-        """Wait in simulated time; the simulation fails if it does not come true."""
+        """Wait in simulated time; the simulation fails if the condition does not come true."""
         with trio.move_on_after(deadline_s):
             while not condition():  # noqa: ASYNC110 (nobody could set an event)
                 await trio.sleep(0.05)
@@ -464,7 +468,7 @@ class SimCluster:
         return all(node.is_ready for node in self.brokers)
 
     async def wait_all_ready(self, deadline_s: float = 60.0) -> None:
-        """Wait for the instant at which all brokers are up; as `wait_until`, but at once."""
+        """As `wait_until`, for all brokers to be up, but return at the very instant."""
         with trio.move_on_after(deadline_s):
             for node in self.brokers:
                 await node.ready.wait()
@@ -472,9 +476,9 @@ class SimCluster:
         await self._fail_late(deadline_s, "all brokers are up")
 
     def new_host(self, name: str) -> HostNetwork:
-        """Give a client a machine."""
+        """Return the network of a new machine for a client."""
         return HostNetwork(self.internet, name)
 
     def client_network(self, name: str) -> Network:
-        """Give a client a machine, and whatever it takes to be let in."""
+        """Return the network of a new machine for a client that logs in where that is required."""
         return self.secured(self.new_host(name))

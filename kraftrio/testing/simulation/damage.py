@@ -1,9 +1,9 @@
-"""Where a bit may be flipped so that somebody can tell, and disks whose reads flip bits.
+"""Which bits of files may be flipped, and reads that flip bits.
 
-Owns: `place_of`, which chooses a bit of a file, and `BadReads`. Fairness: what no checksum and no
-format of Kafka's protects, nobody can know to be wrong, so it is left alone. That is the base
+Owns: `bit_to_flip`, which chooses a bit of a file, and `BadReads`. Only damage that a broker can
+notice is done. What neither a checksum nor a format of Kafka's protects is left alone: the base
 offset and the leader epoch of a record batch, and the numbers in quorum-state and in the
-checkpoint files; of the files of text a bit is flipped that makes letters of numbers.
+checkpoint files. In text files a bit is flipped that turns digits into letters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_metadata(path: str) -> bool:
     return _METADATA in path
 
 
-def place_of(
+def bit_to_flip(
     path: str, data: bytes | bytearray, rng: random.Random, start: int, end: int
 ) -> FlippedBit | None:
     """Choose a bit of a file between two positions; None: there is none that may be flipped."""
@@ -44,7 +44,7 @@ def place_of(
     batch = _batch_around(data, position)
     if batch is None:
         return None
-    # What looks like a batch without its end is cut from a metadata log, as after a power cut.
+    # An incomplete batch at the end is truncated from a metadata log, as after a power cut.
     protected = _CRC_AT if is_metadata(path) else _LENGTH_AT
     at = position - batch
     if at < protected or _EPOCH_AT <= at < _MAGIC_AT:
@@ -66,31 +66,35 @@ def _batch_around(data: bytes | bytearray, position: int) -> int | None:
 
 
 class BadReads:
-    """Some reads of logs give a flipped bit; a read that is repeated is right."""
+    """Some reads of logs return a flipped bit; when they are repeated, they return the right one.
+
+    Args:
+        chance: of each read.
+    """
 
     def __init__(self, rng: random.Random, chance: float) -> None:
         self._rng = rng
         self._chance = chance
         self.count = 0
 
-    def place(
+    def choose(
         self, path: str, data: bytes | bytearray, position: int, size_bytes: int
     ) -> FlippedBit | None:
-        """Choose what a read of a file gives wrong, if anything."""
+        """Choose the bit that a read of a file returns wrong, if any."""
         if not size_bytes or not path.endswith(".log") or self._rng.random() >= self._chance:
             return None
-        place = place_of(path, data, self._rng, position, position + size_bytes)
-        self.count += place is not None
-        return place
+        bit = bit_to_flip(path, data, self._rng, position, position + size_bytes)
+        self.count += bit is not None
+        return bit
 
 
 def flipped(found: bytes, position: int, masks: dict[int, int]) -> bytes:
-    """Flip the bits of some positions of a file in what was read of it."""
+    """Return what was read of a file at a position, with these bits of the file flipped."""
     end = position + len(found)
-    inside = [place for place in masks if position <= place < end]
+    inside = [each for each in masks if position <= each < end]
     if not inside:
         return found
     result = bytearray(found)
-    for place in inside:
-        result[place - position] ^= masks[place]
+    for each in inside:
+        result[each - position] ^= masks[each]
     return bytes(result)

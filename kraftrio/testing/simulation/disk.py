@@ -1,27 +1,27 @@
 """One node's disk in memory: its contents, what of them survives a crash, and its faults.
 
-Owns: `SimDisk` (`broker.log.files.FileSystem`) and its faults; what is on it is a `file_tree`.
+Owns: `SimDisk` (`broker.log.files.FileSystem`) and its faults; its contents are a `file_tree`.
 
-Faults that a cluster must survive, hence all that are injected
+Faults: only those that a cluster must survive.
 - The process dies (kill -9): what was written is there, synced or not; nothing else is lost.
 - The power fails: of its unsynced changes each file keeps what `survival` chooses, torn anywhere,
   or with holes; names changed since the directory's sync may be as before. The nemesis does this
-  only to a node whose in-sync partners all live: losing the unsynced tails of every in-sync
-  replica loses acknowledged records in Kafka as well.
+  only to a node whose in-sync partners all live: if every in-sync replica loses its unsynced tail,
+  acknowledged records are lost in Kafka as well.
 - A full disk: writes fail with ENOSPC after a part of their bytes, until there is room again.
-- A slow disk: what runs in threads takes long (`delay_s`).
-- Bad reads: a read of a log gives a flipped bit, and the right bytes when it is repeated.
-- Rot: a bit of a file reads wrong from now on, until it is written again or the disk is mended
+- A slow disk: work in threads takes long (`cluster.DiskSpeed`).
+- Bad reads: a read of a log returns a flipped bit, and the right bytes when it is repeated.
+- Rot: a bit of a file reads wrong from now on, until it is written again or the disk is repaired
   (`scrub`: as from the mirror of an array, or from a copy). Rot of a log may cost a replica all
   that follows once it recovers, so the nemesis does it like a power cut: to one replica while its
   partners live. Rot of the only copy is loss in Kafka as well.
-- A sync that fails: what of the file was not synced is gone at once, as the page cache drops it
-  sooner or later, and later syncs succeed (what PostgreSQL's developers called fsyncgate). Of a
-  partition's log it costs the replica its tail, so that is done like a power cut, too.
-- Syncs that lie: a power cut leaves the disk as it was when they began to, but for the metadata's
-  files: a voter that has forgotten what it promised is not a fault that a quorum can survive.
-- A disk, or one directory, is replaced by an empty one by what injects faults.
-- A whole log directory fails: all that is done in it, until it is mended.
+- A sync that fails: what was not synced of the file is lost at once, as the page cache drops it
+  sooner or later, and later syncs succeed (what PostgreSQL's developers called fsyncgate). If the
+  file is a partition's log, the replica loses its tail, so that is done like a power cut, too.
+- Syncs that lie: a power cut leaves the disk as it was when they began to, except for the files of
+  the metadata: a quorum cannot survive voters that forget what they promised.
+- A disk, or one directory, is replaced by an empty one; whoever injects the fault does that.
+- A whole log directory fails: every call in it, until it is repaired.
 - Single calls fail for want of a file descriptor or of room (see `disk_calls`).
 See `damage` for which bits are flipped.
 """
@@ -33,7 +33,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kraftrio.testing.simulation.damage import BadReads, flipped, is_metadata, place_of
+from kraftrio.testing.simulation.damage import BadReads, bit_to_flip, flipped, is_metadata
 from kraftrio.testing.simulation.disk_calls import FailingCalls
 from kraftrio.testing.simulation.disk_image import DiskImage
 from kraftrio.testing.simulation.file_tree import Directory, FileTree, Inode
@@ -93,7 +93,7 @@ class SimFile:
         return True
 
     def load(self, position: int, size_bytes: int) -> None:
-        """There already."""
+        """Everything is in memory already."""
 
     def loading_ahead(self, position: int) -> None:
         return None
@@ -140,28 +140,32 @@ class SimLock:
 
 
 class SimDisk:
-    """The FileSystem port over a tree in memory, which `tree` shows as it was written."""
+    """The FileSystem port over a tree in memory.
+
+    Attributes:
+        tree: what was written, without the damage that reads return.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
-        self.room_bytes: int | None = None  # what still can be written; None: enough
+        self.room_bytes: int | None = None  # how much can still be written; None: enough
         self.has_metadata_apart = False  # on another disk, which has room
-        self.is_dead = False  # of a process that was killed: changes nothing any more
+        self.is_dead = False  # its process was killed, so calls change nothing any more
         self.locks: set[str] = set()
         self.bad_reads: BadReads | None = None
         self.failing_calls: FailingCalls | None = None
-        self.broken_path: str | None = None  # all that is done below it fails
-        self.met_broken = False  # by this process
-        self.misread: set[str] = set()  # files of which this process has read what is rotten
+        self.broken_path: str | None = None  # every call below it fails
+        self.met_broken = False  # such a call of this process has failed
+        self.misread: set[str] = set()  # files of which this process has read rotten bits
         self.holes = False  # a power cut may leave some in what was not synced
-        self._frozen: FileTree | None = None  # all that a power cut leaves, since syncs lie
-        self.sync_fails: Callable[[str], bool] | None = None  # the next one of such a path, once
-        self.failed_syncs: list[str] = []
+        self._frozen: FileTree | None = None  # what a power cut leaves, while syncs lie
+        self.sync_fails: Callable[[str], bool] | None = None  # for which path the next one does
+        self.failed_syncs: list[str] = []  # paths
         self._shows_damage = True
         self.tree = FileTree()
 
     def check_call(self, operation: str, path: str) -> None:
-        """Raise OSError if this call is one of those that fail."""
+        """Raise OSError if this call is to fail."""
         if self.is_dead or not self._shows_damage:
             return
         if self.broken_path is not None and f"{path}/".startswith(self.broken_path):
@@ -182,7 +186,7 @@ class SimDisk:
     # -- damage ---------------------------------------------------------------------------------
 
     def shown(self, path: str, inode: Inode, position: int, found: bytes) -> bytes:
-        """What a read gives."""
+        """Return what a read returns where `found` was written."""
         if not self._shows_damage:
             return found
         if inode.rot:
@@ -193,15 +197,15 @@ class SimDisk:
         if inode.was_bad:
             inode.was_bad = False
         elif self.bad_reads is not None:
-            place = self.bad_reads.place(path, inode.data, position, len(found))
-            if place is not None:
+            bit = self.bad_reads.choose(path, inode.data, position, len(found))
+            if bit is not None:
                 inode.was_bad = True
-                found = flipped(found, position, dict([place]))
+                found = flipped(found, position, dict([bit]))
         return found
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """Read what was written, for invariants that look at the disk."""
+        """Let reads in the body return what was written, for invariants that look at the disk."""
         before, self._shows_damage = self._shows_damage, False
         try:
             yield
@@ -211,39 +215,39 @@ class SimDisk:
     def rot(self, path: str, rng: random.Random) -> bool:
         """Let a bit of a file read wrong from now on; False: there is none to flip."""
         inode = self.tree.file(path)
-        place = place_of(path, inode.data, rng, 0, len(inode.data))
-        if place is None:
+        bit = bit_to_flip(path, inode.data, rng, 0, len(inode.data))
+        if bit is None:
             return False
-        inode.rot[place.position] = place.mask
+        inode.rot[bit.position] = bit.mask
         return True
 
     def is_rotten(self, path: str) -> bool:
-        """Whether a file is there that has a bit which reads wrong."""
+        """Whether there is such a file, and a bit of it reads wrong."""
         found = self.tree.find(path)
         return isinstance(found, Inode) and bool(found.rot)
 
     def scrub(self) -> None:
-        """Mend all that is rotten."""
+        """Repair everything that is rotten."""
         for path in self.tree.files():
             self.tree.file(path).rot.clear()
 
     def freeze(self) -> None:
-        """From now on syncs lie, as of a disk that keeps all in a cache which it does not drain."""
+        """From now on syncs lie, as on a disk that keeps everything in a cache and loses that."""
         self._frozen = self.tree.copy()
 
     def thaw(self) -> None:
-        """What was said to be synced is."""
+        """Syncs tell the truth again, also those before."""
         self._frozen = None
 
     # -- images ---------------------------------------------------------------------------------
 
     def image(self) -> DiskImage:
-        """What is written on it now, synced or not, without what damage shows."""
+        """Return what is written now, synced or not, without damage."""
         return self.tree.image()
 
     @classmethod
     def of(cls, image: DiskImage, now_ms: Callable[[], int]) -> SimDisk:
-        """A disk with what an image has, all of it durable."""
+        """Return a disk with the contents of an image, all of it durable."""
         disk = cls(now_ms)
         disk.tree = FileTree.of(image)
         return disk
@@ -251,7 +255,7 @@ class SimDisk:
     # -- crashes --------------------------------------------------------------------------------
 
     def after_kill(self) -> SimDisk:
-        """The disk as the next process finds it; what still runs of the old one changes nothing."""
+        """Return the disk for the next process; what still runs of this one changes nothing."""
         successor = self._successor()
         successor._frozen = self._frozen
         successor.tree = self.tree
@@ -266,7 +270,7 @@ class SimDisk:
         return successor
 
     def after_power_cut(self, rng: random.Random) -> SimDisk:
-        """The disk as the machine finds it when the power is back."""
+        """Return the disk as it is when the power is back."""
         tree = self.tree.after_power_cut(rng, holes=self.holes)
         if self._frozen is not None:
             tree = self._frozen.with_metadata_of(tree)
@@ -327,8 +331,8 @@ class SimDisk:
         try:
             self.check_call("rename", target)
         except OSError:
-            # A compacted segment, or what it replaces, stays renamed in part: the directory is
-            # given up until a restart.
+            # Only some files of a compacted segment, or of what it replaces, are renamed: the node
+            # gives the directory up until a restart.
             self.met_broken |= source.endswith((".cleaned", ".swap"))
             self.met_broken |= any(other.endswith(".log.swap") for other in parent.names)
             raise

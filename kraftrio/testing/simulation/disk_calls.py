@@ -1,7 +1,6 @@
-"""Single calls of a disk that fail: no file descriptor is left, or no room; the next call succeeds.
+"""Single calls of a disk that fail for want of a file descriptor or of room, while others succeed.
 
-Owns: `FailingCalls`, which a `SimDisk` asks before each call. What fails is done not at all, but a
-write that finds no room may be done in part.
+Owns: `FailingCalls`, which a `SimDisk` asks before each call. A call that fails here has no effect.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import errno
 import random
 
-# What takes a file descriptor for a moment or longer, and what takes room.
+# Which calls need a file descriptor, if only for a moment, and which need room.
 _BY_ERROR = {
     errno.EMFILE: frozenset({"open", "create", "read_file", "list", "sync_directory"}),
     errno.ENOSPC: frozenset({"write", "create", "make_directory", "rename"}),
@@ -23,7 +22,10 @@ class FailingCalls:
     Args:
         error: EMFILE or ENOSPC.
         chance: of each call that can fail so.
-        part: only of calls with this in their path.
+        part: only calls with this in their path fail.
+
+    Attributes:
+        failed: the operation and path of each call that did.
     """
 
     def __init__(self, rng: random.Random, error: int, chance: float, part: str = "") -> None:

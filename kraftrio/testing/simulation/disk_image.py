@@ -1,8 +1,8 @@
-"""What is on a disk at one instant, as a value: taken from one disk, and laid onto others.
+"""The contents of a disk at one instant, as a value: taken from one disk, and copied to others.
 
 Owns: `DiskImage` and `FileImage`. Rules:
-1. An image never changes. Disks that begin from it share its bytes until they write to a file.
-2. All in it is durable: what was written and not yet synced counts as synced.
+1. An image never changes. Disks that begin with it share its bytes until they write to a file.
+2. All of it is durable: what was written and not yet synced counts as synced.
 
 Called by: `disk`, and `kraftrio.testing.snapshots`.
 """
@@ -19,7 +19,7 @@ class FileImage:
     """One file.
 
     Attributes:
-        content: its bytes, or where a file with them is, which nobody writes to.
+        content: its bytes, or the path of a file with them, which nobody writes to.
         modified_ms: when it was last written, in milliseconds of the wall clock.
     """
 
@@ -27,13 +27,13 @@ class FileImage:
     modified_ms: int
 
     def size_bytes(self) -> int:
-        """How many they are."""
+        """Return the file's size."""
         if isinstance(self.content, bytes):
             return len(self.content)
         return self.content.stat().st_size
 
     def read(self) -> bytes:
-        """Its bytes."""
+        """Return the file's bytes."""
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
 

@@ -1,9 +1,9 @@
-"""The files and directories of a simulated disk, and what of them a power cut leaves.
+"""The files and directories of a simulated disk, and what a power cut leaves of them.
 
 Owns `FileTree`. Every file keeps the changes made since its last sync, every directory the names
 changed since its own. Errors are those of the operating system; faults are the disk's.
 
-Called by: `disk`, which serves the tree to a node; what looks at a disk as it was written.
+Called by: `disk`, which serves the tree to a node; invariants and tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftrio.testing.simulation.survival import Change, apply_change, survived
 
 
 class Inode:
-    """One file: what is written, what of it is durable, and what reads wrong."""
+    """One file: what is written, how much of it is durable, and which bits read wrong."""
 
     __slots__ = ("data", "durable", "modified_ms", "rot", "unsynced", "was_bad")
 
@@ -29,10 +29,10 @@ class Inode:
         self.unsynced: list[Change] = []
         self.modified_ms = modified_ms
         self.rot: dict[int, int] = {}  # bits that read wrong, by position
-        self.was_bad = False  # the last read
+        self.was_bad = False  # the last read returned a flipped bit
 
     def change(self, position: int, content: bytes | None) -> None:
-        """Write, or cut, without syncing it."""
+        """Write at a position, or truncate the file to it (None), without a sync."""
         if isinstance(self.data, bytes):
             self.data = bytearray(self.data)
         apply_change(self.data, position, content)
@@ -48,17 +48,17 @@ class Inode:
             self.unsynced.clear()
 
     def image(self) -> FileImage:
-        """What is written now; the bytes are shared from now on."""
+        """Return what is written now; the bytes are shared from then on."""
         self.data = bytes(self.data)
         return FileImage(self.data, self.modified_ms)
 
     def heal_written(self, start: int, end: int) -> None:
-        """What is written again, or cut, is not rotten any more."""
+        """End the rot between two positions, which were written again or truncated."""
         for position in [place for place in self.rot if start <= place < end]:
             del self.rot[position]
 
     def lose_unsynced(self) -> None:
-        """Go back to what is durable; what was cut stays cut, for that is journalled."""
+        """Go back to what is durable; a truncation stays, for the file system journals it."""
         cuts = [position for position, data in self.unsynced if data is None]
         self.durable = self.durable[: min(cuts, default=len(self.durable))]
         self.data = self.durable[:]
@@ -89,7 +89,7 @@ class Directory:
         self.changed.clear()
 
     def survivors(self, rng: random.Random) -> dict[str, Inode | Directory]:
-        """What a power cut leaves of the names: some of the unsynced changes came through."""
+        """Return the names that a power cut leaves: some of the unsynced changes are kept."""
         survivors = dict(self.durable)
         kept = rng.randrange(len(self.changed) + 1)
         for name in list(self.changed)[:kept]:
@@ -102,7 +102,7 @@ class Directory:
 
 
 class FileTree:
-    """A tree by paths, from `root` down."""
+    """A tree of directories and files, looked up by path from `root` down."""
 
     def __init__(self, root: Directory | None = None) -> None:
         self.root = Directory() if root is None else root
@@ -110,7 +110,7 @@ class FileTree:
     # -- looking up -----------------------------------------------------------------------------
 
     def find(self, path: str) -> Inode | Directory | None:
-        """Return what has a path; None: nothing."""
+        """Return what is at a path; None: nothing."""
         entry: Inode | Directory | None = self.root
         for part in path.split("/"):
             if part in ("", "."):
@@ -191,7 +191,7 @@ class FileTree:
 
     @classmethod
     def of(cls, image: DiskImage) -> FileTree:
-        """Return a tree with what an image has, all of it durable."""
+        """Return a tree with the contents of an image, all of it durable."""
         tree = cls()
         for folder in image.folders:
             tree.make_directory(folder)
@@ -215,7 +215,7 @@ class FileTree:
         """Return what a power cut leaves.
 
         Args:
-            holes: what was not synced may have some.
+            holes: there may be some in what was not synced.
         """
         copies: dict[int, Inode | Directory] = {}
 

@@ -1,6 +1,6 @@
-"""Observations of a cluster's replicas: which are in sync, and which may lose a part of a log.
+"""Which replicas of a cluster are in sync, and which may lose a part of their logs.
 
-Called by: what injects faults that cost a replica what was not synced.
+Called by: whoever injects faults by which a replica loses what was not synced.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 
 
 def _active_image(cluster: SimCluster) -> MetadataImage | None:
-    """What the active controller knows; None: there is none, or there seem to be two."""
+    """The image of the active controller; None: there is none, or there seem to be two."""
     nodes = [node for node in cluster.nodes.values() if node.node is not None]
     images = [node.quorum.image for node in nodes if node.quorum.is_active_controller]
     return images[0] if len(images) == 1 else None
 
 
 def has_partners(cluster: SimCluster, node: SimNode) -> bool:
-    """Return whether every broker is up, and each replica of a node has partners in the ISR, which
-    no leader is about to take out of it.
+    """Return whether the others have all that a node has.
+
+    Every broker is up, each replica of the node has partners in the ISR, and no change of an ISR
+    is pending.
     """
     image = _active_image(cluster)
     if image is None or not all(n.is_ready or not n.is_broker for n in cluster.nodes.values()):
@@ -38,7 +40,7 @@ def has_partners(cluster: SimCluster, node: SimNode) -> bool:
 
 
 def is_in_sync(cluster: SimCluster, node: SimNode) -> bool:
-    """Return whether a node is up, and in every ISR that it belongs to."""
+    """Return whether a node is up, and in the ISR of each partition of which it has a replica."""
     image = _active_image(cluster)
     if image is None or not (node.is_ready or not node.is_broker):
         return False

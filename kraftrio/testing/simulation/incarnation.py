@@ -1,8 +1,8 @@
-"""Whose task runs: the lives of the nodes and clients of a simulation.
+"""The lives of the nodes and clients of a simulation, and which of them a task belongs to.
 
 Owns: `Incarnation` and `current`, which every task of a node inherits from the one that started it.
 
-Called by: `world`, `work`, and who is charged or paused with them.
+Called by: `world`, `work`, `run_queue`, and whoever starts a node or a client.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ import trio
 
 
 class Incarnation:
-    """One life of a node or client: from its start to its crash or stop."""
+    """One life of a node or client, from its start to its crash or stop.
+
+    Attributes:
+        set_aside: tasks that would run, but for its being paused or busy.
+    """
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
@@ -32,7 +36,7 @@ current: ContextVar[Incarnation | None] = ContextVar("current", default=None)
 
 
 def incarnation_of(task: trio.lowlevel.Task) -> Incarnation | None:
-    """Whose task it is; None: the simulation's own."""
+    """Return the life that a task belongs to; None: it is the simulation's own."""
     context: Any = task.context
     found: Incarnation | None = context.get(current)
     return found
