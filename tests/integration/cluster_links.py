@@ -28,7 +28,7 @@ _TICK_S = 0.05
 
 @dataclass
 class Link:
-    """What becomes of bytes from one node to another, and back on the same connection."""
+    """What happens to bytes from one node to another, and to the answers on the same connection."""
 
     is_cut: bool = False
     is_frozen: bool = False
@@ -47,7 +47,7 @@ class Pipe:
 
 
 class Links:
-    """All links of a cluster, carried by one thread.
+    """All links of a cluster, whose bytes one thread carries.
 
     `overrides` gives a node's properties, for `Cluster(node_overrides=links.overrides)`; after that
     `attach` tells whose processes they are.
@@ -67,7 +67,7 @@ class Links:
     # Set-up
 
     def overrides(self, node_id: int, ports: Mapping[int, int]) -> dict[str, str]:
-        """Give the listeners and voters of one node, with proxies between."""
+        """Return the listeners and voters of one node, with proxies between them."""
         if not self._brokers:
             self._lay(ports)
         advertised, inner = self._brokers[node_id]
@@ -109,7 +109,7 @@ class Links:
         return int(listener.getsockname()[1])
 
     def attach(self, cluster: Cluster) -> None:
-        """Begin to carry, for the processes of this cluster."""
+        """Begin to carry bytes between the processes of this cluster."""
         self._cluster = cluster
         self._thread.start()
 
@@ -127,25 +127,25 @@ class Links:
     # Faults
 
     def cut(self, source: int, target: int) -> None:
-        """Reset what a node has connected to another, and whatever it connects."""
+        """Reset the connections of a node to another, and all that it makes from now on."""
         with self._lock:
             link = self._links[source, target]
             link.is_cut = True
             self._drop(link)
 
     def freeze(self, source: int, target: int) -> None:
-        """Carry nothing on connections from a node to another, and do not say so."""
+        """Carry nothing on connections from a node to another, but leave them open."""
         with self._lock:
             self._links[source, target].is_frozen = True
 
     def mend(self) -> None:
-        """Let all links work again; what was held is carried on."""
+        """Let all links work again, and carry what was held."""
         with self._lock:
             for link in self._links.values():
                 link.is_cut = link.is_frozen = False
 
     def hang_up(self, node_id: int) -> None:
-        """Refuse connections to a node, as the system does for one that does not run."""
+        """Refuse connections to a node, as the system does where nothing listens."""
         with self._lock:
             for listener in self._listeners[node_id]:
                 listener.close()
@@ -217,7 +217,7 @@ class Links:
         link.pipes += [Pipe(link, near, far), Pipe(link, far, near)]
 
     def _move(self, pipe: Pipe) -> None:
-        """Carry what there is in one direction; an end in one is an end in both."""
+        """Carry what is there in one direction; when one direction ends, both do."""
         if pipe not in pipe.link.pipes or pipe.link.is_frozen:
             return
         try:

@@ -18,7 +18,7 @@ from tests.integration.cluster_links import Links
 
 @pytest.fixture(autouse=True)
 def heard_signals() -> Iterator[None]:
-    """What a test starts hears SIGINT and SIGHUP, though they be ignored here (nohup, `&`)."""
+    """Let processes that tests start get SIGINT and SIGHUP, even if these are ignored (nohup)."""
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
         signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
@@ -52,13 +52,13 @@ def links() -> Iterator[Links]:
 
 @pytest.fixture
 def cluster_settings() -> dict[str, Any]:
-    """Of the nodes of `cluster`; a module that wants others overrides this."""
+    """The settings of the nodes of `cluster`; a module that needs others overrides this."""
     return {}
 
 
 @pytest.fixture
 def cluster(links: Links, cluster_settings: dict[str, Any], tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes that reach each other through links which the test can break."""
+    """Three nodes that reach each other through links that the test can break."""
     made = Cluster(tmp_path / "cluster", 3, links.overrides, **cluster_settings)
     links.attach(made)
     with made:

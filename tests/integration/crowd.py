@@ -1,4 +1,4 @@
-"""Clients that cost a broker memory or time, as many as wanted, in a process of their own.
+"""Clients that cost a broker memory or time, any number of them, in a process of their own.
 
     python -m tests.integration.crowd HOST PORT TOPIC PARTITIONS SLOW PIPELINING HOSTILE
 
@@ -56,7 +56,7 @@ class Member:
         self._again_at = 0.0
 
     def step(self, now: float) -> None:
-        """Connect if need be, send what is taken, and read a little."""
+        """Connect if need be, send what the socket takes, and read a little."""
         try:
             if self._sock is None:
                 if now < self._again_at:

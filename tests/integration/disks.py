@@ -21,7 +21,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def must(*command: str | Path) -> str:
-    """Run a command that has to work, and return its output."""
+    """Run a command that must succeed, and return its output."""
     done = run(*command)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout.strip()
@@ -56,14 +56,14 @@ class SmallDisk:
         must("mount", "-o", "remount,ro", self.path)
 
     def fill(self, leave_bytes: int) -> Path:
-        """Take all the space but some bytes with one file, and return that file."""
+        """Fill the disk with one file, but for some bytes, and return that file."""
         ballast = self.path / "ballast"
         with ballast.open("wb") as file:
             file.write(bytes(self.size_bytes - leave_bytes))
         return ballast
 
     def fill_up(self, name: str) -> None:
-        """Take what space is left, to the last bytes, with one more file."""
+        """Fill the rest of the disk, to the last bytes, with one more file."""
         with (self.path / name).open("wb", buffering=0) as file:
             for size in (64 << 10, 4096, 1):
                 try:
@@ -74,7 +74,7 @@ class SmallDisk:
 
 
 class FailingDisk:
-    """An ext4 file system that can be made to meet an error: read-only from one moment on.
+    """An ext4 file system that can be made to fail: it is read-only from one moment on.
 
     That is what Linux does to a disk with errors; open files can not be written any more either.
     """
@@ -108,11 +108,11 @@ class FailingDisk:
         return Path("/sys/fs/ext4") / device.name / "trigger_fs_error"
 
     def fail(self) -> None:
-        """Let it meet an error."""
+        """Let the file system meet an error, by which it becomes read-only."""
         self._trigger().write_text("test")
 
     def repair(self) -> None:
-        """Make it good again; nobody may have files open there."""
+        """Let the disk work again; nobody may have files open there."""
         must("umount", self.path)
         assert run("e2fsck", "-p", self.image).returncode in (0, 1)
         mounted = self._mount()

@@ -1,13 +1,13 @@
 """Frames that no well-behaved client sends: what the fuzzing tests throw at a broker.
 
 Three kinds, all from one seeded generator:
-- recorded requests of real clients with some bytes changed, cut out, doubled or put in;
-- messages of every served API with legal but odd values: huge and negative numbers, empty names,
-  unknown ids, empty and null lists, and now and then the names of things that exist;
+- recorded requests of real clients with some bytes changed, removed, doubled or inserted;
+- messages of every served API with legal but unusual values: huge and negative numbers, empty
+  names, unknown ids, empty and null lists, and now and then the names of things that exist;
 - noise behind a request header.
 
-The node id of the broker under test must not be among `NUMBERS`, so that no frame can take the
-broker itself away (UnregisterBroker); `NAMES` are topics and groups that may come to harm.
+The node id of the broker under test must not be among `NUMBERS`, so that no frame can remove the
+broker itself (UnregisterBroker); `NAMES` are topics and groups that frames may delete or change.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ class FrameMaker:
 
     def burst(self, count: int) -> list[bytes]:
         """Frames to send in one piece; what probably closes the connection comes last."""
-        bodies = [self.odd_request() for _ in range(count - 1)]
+        bodies = [self.unusual_request() for _ in range(count - 1)]
         choice = self.rng.random()
         if choice < 0.4:
             bodies.append(self.mutate(self.rng.choice(self.recorded)))
         elif choice < 0.6:
-            bodies.append(self.mutate(self.odd_request()))
+            bodies.append(self.mutate(self.unusual_request()))
         elif choice < 0.7:
             bodies.append(self.noise())
         else:
-            bodies.append(self.odd_request())
+            bodies.append(self.unusual_request())
         return [struct.pack(">i", len(body)) + body for body in bodies]
 
     def mutate(self, frame: bytes) -> bytes:
@@ -115,8 +115,8 @@ class FrameMaker:
         api = rng.choice(self.apis)
         return self.header(api, rng.randint(api.min_version, api.max_version)) + rng.randbytes(size)
 
-    def odd_request(self) -> bytes:
-        """A well-formed request with odd values, after many new ones an earlier one again."""
+    def unusual_request(self) -> bytes:
+        """A well-formed request with unusual values; now and then an earlier one again."""
         if len(self.requests) >= DISTINCT_REQUESTS:
             return self.rng.choice(self.requests)
         request = self.new_request()
@@ -130,7 +130,7 @@ class FrameMaker:
         spec = spec_of(api.request)
         assert spec.versions is not None
         version = self.rng.randint(spec.versions.first, api.max_version)
-        message = self.odd_message(api.request, version)
+        message = self.unusual_message(api.request, version)
         return self.header(api, version) + encode(message, version)
 
     def header(self, api: Api, version: int) -> bytes:
@@ -142,29 +142,29 @@ class FrameMaker:
         )
         return encode(header, request_header_version(api.key, version))
 
-    def odd_message(self, cls: type[Any], version: int) -> Any:
+    def unusual_message(self, cls: type[Any], version: int) -> Any:
         message = cls()
         for spec in spec_of(cls).fields:
             if version in spec.versions and self.rng.random() < 0.9:
-                setattr(message, spec.name, self.odd_field(spec, version))
+                setattr(message, spec.name, self.unusual_field(spec, version))
         return message
 
-    def odd_field(self, spec: FieldSpec, version: int) -> Any:
+    def unusual_field(self, spec: FieldSpec, version: int) -> Any:
         rng = self.rng
         if version in spec.nullable and rng.random() < 0.15:
             return None
         if spec.kind is ARRAY:
             assert spec.element is not None
             count = rng.choice((0, 1, 1, 1, 2, 3, 40 if rng.random() < 0.02 else 1))
-            return [self.odd_value(spec.element, version) for _ in range(count)]
+            return [self.unusual_value(spec.element, version) for _ in range(count)]
         kind = spec.element if spec.kind is STRUCT else spec.kind
         assert kind is not None
-        return self.odd_value(kind, version)
+        return self.unusual_value(kind, version)
 
-    def odd_value(self, kind: WireType | type[Any], version: int) -> Any:
+    def unusual_value(self, kind: WireType | type[Any], version: int) -> Any:
         rng = self.rng
         if isinstance(kind, type):
-            return self.odd_message(kind, version)
+            return self.unusual_message(kind, version)
         if kind is BOOL:
             return rng.random() < 0.5
         if kind is FLOAT64:

@@ -1,4 +1,4 @@
-"""A producer and a consumer as there are many, timed beside whatever else a broker has to do.
+"""An ordinary producer and consumer, timed beside whatever else a broker has to do.
 
 The producer sends a record of 1 KB with acks=1 now and then and waits for its acknowledgement; the
 consumer waits for it at the end of the log. Each is a thread with a connection of its own.

@@ -1,11 +1,11 @@
-"""A program that carries out orders as transfers, each batch of them in one transaction.
+"""A program that carries out orders as transfers, a batch of them in each transaction.
 
     python -m tests.integration.teller BOOTSTRAP NAME SEED
 
 It reads `orders`, writes one record to `debits` and one to `credits` for each, and commits its
-position with them: confluent-kafka with NAME as transactional id. Its first transaction and some
-others it aborts, after it has written amounts that nobody must ever read; then it carries out the
-same orders again. What goes wrong otherwise ends it: with FENCED when another one has taken its
+position with them: confluent-kafka with NAME as transactional id. It aborts its first transaction
+and some others, after it has written amounts that nobody must ever read; then it carries out the
+same orders again. Anything else that goes wrong ends it: with FENCED when another one has taken its
 place, else with FAILED.
 """
 
@@ -105,7 +105,7 @@ class Teller:
             self._end(self._producer.abort_transaction)
 
     def _end(self, end: Any) -> None:
-        """Ask again for what may be asked again: the library goes on where it was."""
+        """Repeat a call as long as its error may be retried: the library goes on where it was."""
         while True:
             try:
                 end(TIMEOUT_S)

@@ -171,7 +171,7 @@ def test_a_cancelled_call_loses_no_record(address: str) -> None:
     run(program())
 
 
-def test_members_of_a_group_commit_and_hear_of_their_partitions(address: str) -> None:
+def test_members_of_a_group_commit_and_are_notified_of_their_partitions(address: str) -> None:
     """A listener is called in the program's event loop, and may call its consumer there."""
 
     class Listener(RebalanceListener):
@@ -251,7 +251,7 @@ def test_a_body_that_raises_has_not_finished_with_its_record(address: str) -> No
 
 
 def test_a_loop_commits_after_the_body(address: str) -> None:
-    """What a body that raised or was cancelled had in hand comes again, also for `batches`."""
+    """The records of a body that raised or was cancelled come again, also with `batches`."""
 
     async def program() -> None:
         topic = TOPIC
@@ -331,7 +331,7 @@ def test_a_transaction_counts_whole_or_not_at_all(address: str) -> None:
 
 
 def test_a_share_group_works_on_records(address: str) -> None:
-    """What is said of a record is said in the program's thread; a cancelled call loses nothing."""
+    """Acknowledgements are made in the program's thread; a cancelled call loses nothing."""
 
     async def program() -> None:
         topic = TOPIC
@@ -369,7 +369,7 @@ def test_a_share_group_works_on_records(address: str) -> None:
 
 
 def test_a_web_application_holds_its_clients_for_its_lifetime(address: str) -> None:
-    """FastAPI: clients are opened by the lifespan, and called by requests and by a task beside."""
+    """FastAPI: the lifespan opens clients, and requests and a background task call them."""
     read: list[bytes | None] = []
 
     async def read_all(consumer: Consumer, topic: str) -> None:

@@ -24,7 +24,7 @@ TOPIC = "numbers"
 
 
 class Running:
-    """The command, with what it has said."""
+    """The command while it runs, and its output."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         command = [sys.executable, "-m", "kraftrio", "cluster", "--data", str(directory), *options]
@@ -113,7 +113,7 @@ def leader(client: WireClient) -> int:
 
 
 def test_ready_stop_and_start_again(running: Running, directory: Path) -> None:
-    """Nodes tell where they are; a stop is graceful; a start without options is the same again."""
+    """Nodes print their addresses; a stop is graceful; a start without options does the same."""
     assert running.folders == {i: directory / f"node-{i}" for i in (1, 2, 3)}
     assert all(is_alive(pid) for pid in running.pids.values())
     with running.client(1) as client:
@@ -142,9 +142,9 @@ def test_ready_stop_and_start_again(running: Running, directory: Path) -> None:
 
 
 def test_node_ends_by_itself(running: Running) -> None:
-    """That is told in one line, the others go on, and the status at the end is not 0."""
+    """One line reports it, the others go on, and the exit status is not 0."""
     os.kill(running.pids[2], signal.SIGKILL)
-    wait_until(lambda: "kraftrio: node 2 ended by itself: signal 9" in running.log(), "it is told")
+    wait_until(lambda: "kraftrio: node 2 ended by itself: signal 9" in running.log(), "a line")
     with running.client(1) as client:
         wait_until(lambda: brokers(client) == {1, 3}, "two brokers")
     assert running.process.poll() is None
@@ -178,7 +178,7 @@ def test_nodes_end_with_the_command(running: Running) -> None:
 
 
 def test_all_nodes_fail(directory: Path) -> None:
-    """A cluster whose nodes cannot start ends by itself, and the first reason is told."""
+    """A cluster whose nodes cannot start ends by itself, with the first reason."""
     running = Running(directory, "--nodes", "2", "--base-port", "0", "--set", "process.roles=cook")
     assert running.end() == 1
     assert re.search(r"^\[[12]\] kraftrio: .*process.roles", running.log(), re.M)

@@ -58,7 +58,7 @@ class PeakMemory:
 
 
 def test_a_crowd_costs_others_neither_memory_nor_time(make_broker: Callable[..., Broker]) -> None:
-    """20 slow, 20 pipelining and 8 hostile clients want gigabytes, and get what they take."""
+    """20 slow, 20 pipelining and 8 hostile clients ask for gigabytes, and get what they read."""
     broker = make_broker()
     address = (broker.host, broker.port)
     with WireClient(address) as client:
@@ -67,13 +67,13 @@ def test_a_crowd_costs_others_neither_memory_nor_time(make_broker: Callable[...,
     with PeakMemory(broker) as memory, crowding(address, "much", PARTITIONS, 20, 20, 8):
         times = measure_normal_clients(address, 4.0)
     assert memory.grown_mb < 150
-    # A bound for busy machines; scripts/bench --crowd tells how much they are slowed down.
+    # A bound for busy machines; scripts/bench --crowd measures how much they are slowed down.
     assert max(times.percentile(0.99)) < 200
     assert len(times.received_ms) == len(times.acknowledged_ms) > 50
 
 
 def test_what_pipelined_fetches_ask_for_is_not_held(make_broker: Callable[..., Broker]) -> None:
-    """64 fetches of 50 MB by one connection that reads nothing at first."""
+    """64 fetches of 50 MB on one connection that reads nothing at first."""
     broker = make_broker()
     address = (broker.host, broker.port)
     with WireClient(address) as client, WireClient(address) as other:

@@ -1,4 +1,4 @@
-"""Damaged files and disks that are full or read-only: nothing acknowledged is lost, or it is told.
+"""Damaged files and disks that are full or read-only: nothing acknowledged is lost unreported.
 
 A record's value is its own offset, so that a read shows at once what is missing or doubled.
 """
@@ -33,7 +33,7 @@ def client_of(broker: Broker) -> WireClient:
 
 
 def batch_at(offset: int, count: int = 3, padding_bytes: int = 100) -> bytearray:
-    """A batch whose records say at which offset they are."""
+    """A batch whose records have their offsets as values."""
     return build_batch(
         [
             Record(n, 1_700_000_000_000 + n, None, b"%d " % (offset + n) + b"x" * padding_bytes)
@@ -66,8 +66,8 @@ def newest_segment(broker: Broker, topic: str) -> Path:
 # -- damaged files --------------------------------------------------------------------------------
 
 
-def test_torn_tails_are_cut(make_broker: Callable[..., Broker]) -> None:
-    """A batch that was written in part only goes; what was acknowledged before it stays."""
+def test_torn_tails_are_truncated(make_broker: Callable[..., Broker]) -> None:
+    """A batch that was only written in part is gone; what was acknowledged before it stays."""
     broker = make_broker()
     torn = {
         "garbage": b"\xff" * 300,
@@ -94,8 +94,8 @@ def test_torn_tails_are_cut(make_broker: Callable[..., Broker]) -> None:
             assert f"{len(tail)} bytes from position" in broker.log_text()
 
 
-def test_damage_in_the_middle_is_told(make_broker: Callable[..., Broker]) -> None:
-    """After a crash recovery cuts the log before a damaged batch and says what it cut.
+def test_damage_in_the_middle_is_reported(make_broker: Callable[..., Broker]) -> None:
+    """After a crash recovery truncates the log before a damaged batch, and says what it removed.
 
     After a clean stop nothing is checked at the start, as in Kafka: the reader sees the bad sum.
     """
@@ -157,7 +157,7 @@ CHECKPOINTS = (
 def test_small_files_of_partitions_are_rebuilt(
     make_broker: Callable[..., Broker], stop: str
 ) -> None:
-    """Indexes, epochs, topic ids and producers: any may be gone or garbled, the records stay."""
+    """Any of indexes, epochs, topic ids and producers may be gone or garbled: the records stay."""
     broker = make_broker(log_index_interval_bytes=1000, log_segment_bytes=MIB)
     cases = [(f"{how}-{name}".lower(), name, how) for name in PARTITION_FILES for how in DAMAGES]
     with client_of(broker) as client:
@@ -223,7 +223,7 @@ class Storage:
 
 
 class OnDisk(Broker):
-    """A broker whose data is elsewhere than its log of events, maybe in several directories."""
+    """A broker whose data is not where its event log is, and may be in several directories."""
 
     def __init__(self, directory: Path, data: Path, **config: object) -> None:
         super().__init__(directory, **config)
@@ -261,7 +261,7 @@ def create_until_full(client: WireClient) -> str:
 
 
 def test_full_disk(storage: Storage) -> None:
-    """Refused with KAFKA_STORAGE_ERROR, read meanwhile, and everything works when there is space.
+    """Writes fail with KAFKA_STORAGE_ERROR, reads succeed, and all works once there is space.
 
     The metadata log is on the same disk: changes wait, and time out for the client.
     """
@@ -316,7 +316,7 @@ def test_crash_and_start_on_a_full_disk(storage: Storage) -> None:
 
 
 def test_stop_on_a_full_disk(storage: Storage) -> None:
-    """It stops, though not cleanly; the next start recovers."""
+    """The broker stops, though not cleanly; the next start recovers."""
     disk = storage.disk
     ballast = disk.fill(leave_bytes=5 * MIB)
     broker = storage.broker(**FAST_CHECKPOINTS).start()
@@ -332,7 +332,7 @@ def test_stop_on_a_full_disk(storage: Storage) -> None:
 
 
 def test_topics_created_while_the_log_disk_is_full(storage: Storage, tmp_path: Path) -> None:
-    """With the metadata elsewhere they are created, cannot be written to, and then can."""
+    """With the metadata elsewhere they are created, but written to only once there is space."""
     ballast = storage.disk.fill(leave_bytes=MIB)
     metadata = tmp_path / "metadata"
     with (
@@ -398,7 +398,7 @@ def test_the_only_disk_fails(failing_disk: FailingDisk, tmp_path: Path) -> None:
 
 
 def test_one_of_two_disks_fails(failing_disk: FailingDisk, tmp_path: Path) -> None:
-    """Its partitions answer KAFKA_STORAGE_ERROR; the others go on, also over a restart."""
+    """Its partitions answer KAFKA_STORAGE_ERROR; the others go on, also after a restart."""
     good, bad = tmp_path / "good", failing_disk.path / "data"
     broker = OnDisk(tmp_path / "broker", good, log_dirs=f"{good},{bad}", **FAST_CHECKPOINTS)
     with broker:
@@ -412,7 +412,7 @@ def test_one_of_two_disks_fails(failing_disk: FailingDisk, tmp_path: Path) -> No
             failing_disk.fail()
             assert produce(client, lost, 3) is ErrorCode.KAFKA_STORAGE_ERROR
             assert produce(client, kept, 3) is ErrorCode.NONE
-            wait_until(lambda: f"log directory {bad} is offline" in broker.log_text(), "told so")
+            wait_until(lambda: f"log directory {bad} is offline" in broker.log_text(), "a line")
             assert produce(client, lost, 3) is ErrorCode.KAFKA_STORAGE_ERROR
             assert produce(client, kept, 6) is ErrorCode.NONE
         broker.restart()

@@ -1,8 +1,8 @@
 """Every API in every version, asked on both kinds of listeners of a cluster's nodes.
 
-An answer is made by handlers that mostly know the newest version: what an older one has no place
-for must be left out, not end the connection. The cluster has what answers tell of (voters with
-endpoints, a topic with a record, a group's offset); the requests read it, or name nothing.
+Handlers mostly know only the newest version of an answer: what an older one has no place for must
+be left out, not end the connection. The cluster has what answers describe (voters with endpoints,
+a topic with a record, a group's offset); the requests read it, or name nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def client(address: str) -> WireClient:
 
 
 def requests(version: int) -> dict[ApiKey, Any]:
-    """Requests whose answers have something in them; others are asked with their defaults."""
+    """Requests whose answers have something in them; others are sent with their defaults."""
     batch = bytes(build_batch([Record(0, 1_700_000_000_000, b"k", b"v")]))
     metadata = quorum.DescribeQuorumRequestTopicData(
         topic_name="__cluster_metadata",

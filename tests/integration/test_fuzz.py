@@ -1,6 +1,6 @@
-"""Hostile and broken clients: the broker refuses them in good order and serves the others.
+"""Hostile and broken clients: the broker refuses them cleanly and serves the others.
 
-`test_200_000_odd_frames` throws mutated and odd requests at a broker over many pipelined
+`test_200_000_fuzzed_frames` sends mutated and unusual requests to a broker over many pipelined
 connections, while a well-behaved client goes on producing and consuming. Nothing may crash, leak or
 stall. The other tests are about bytes that are no requests at all.
 """
@@ -58,14 +58,14 @@ def rss_mb(broker: Broker) -> float:
 
 
 def create_targets(client: WireClient) -> None:
-    """Create the topics that odd frames name, where they are not there."""
+    """Create the topics that fuzzed frames name, unless they exist."""
     for name, policy in (("fuzz-a", "delete"), ("fuzz-b", "compact")):
         code = client.create_topic(name, 2, cleanup_policy=policy)
         assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 def tidy(client: WireClient) -> None:
-    """Delete what the odd frames made too large or too many of, and create what they deleted."""
+    """Delete what fuzzed frames made too large or too many of, and create what they deleted."""
     metadata = client.call(MetadataRequest(topics=None))
     excess = [
         topic.name
@@ -189,8 +189,8 @@ def served_apis(broker: Broker) -> set[int]:
 
 @pytest.mark.measures
 @pytest.mark.timeout(300)
-def test_200_000_odd_frames(make_broker: Callable[..., Broker]) -> None:
-    """No frame brings a traceback, memory stays bounded, and others are served meanwhile."""
+def test_200_000_fuzzed_frames(make_broker: Callable[..., Broker]) -> None:
+    """No frame causes a traceback, memory stays bounded, and others are served meanwhile."""
     seed = int(os.environ.get("FAULT_TEST_SEED", "0")) or random.SystemRandom().getrandbits(32)
     frames = int(os.environ.get("FAULT_TEST_FRAMES", FRAMES))
     print(f"FAULT_TEST_SEED={seed}")
@@ -224,7 +224,7 @@ def test_200_000_odd_frames(make_broker: Callable[..., Broker]) -> None:
     assert neighbour.count > 100
     assert neighbour.slowest_s < MAX_ROUND_TRIP_S
     assert rss_mb(broker) < MAX_RSS_MB
-    # What the odd frames wrote to the disk is no trouble at the next start either.
+    # What the fuzzed frames wrote to the disk does not hinder the next start either.
     broker.kill9()
     broker.start()
     with WireClient((broker.host, broker.port)) as client:
@@ -354,7 +354,7 @@ def test_half_frames_of_many_peers_cost_little(broker: Broker) -> None:
 
 
 def test_peers_that_never_read(broker: Broker) -> None:
-    """Answers that nobody takes are held back: the broker stops to read from such a peer."""
+    """The broker stops reading from a peer that does not take its answers."""
     frame, _, _ = frame_of(ApiVersionsRequest(), 0)
     before_mb = rss_mb(broker)
     peers = []

@@ -58,11 +58,11 @@ PASSING = {
 
 
 class NotNow(Exception):
-    """The broker answers that it will serve this soon."""
+    """The broker answers that it will serve this later."""
 
 
 def check(code: int) -> None:
-    """Raise NotNow for what passes and fail for what should not be answered at all."""
+    """Raise NotNow for an error that passes, and fail for one that should never be answered."""
     if code in PASSING:
         raise NotNow(ErrorCode(code).name)
     assert code == ErrorCode.NONE, ErrorCode(code).name

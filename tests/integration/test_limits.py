@@ -62,7 +62,7 @@ def rss_mb(broker: Broker, field: str = "VmRSS") -> float:
 
 
 def test_connections_of_an_address(make_broker: Callable[..., Broker]) -> None:
-    """max.connections.per.ip: one more is closed at once, and there is room when one leaves."""
+    """max.connections.per.ip: one more is closed at once, until another has left."""
     broker = make_broker(max_connections_per_ip=3)
     with contextlib.ExitStack() as stack:
         kept = [stack.enter_context(connect(broker)) for _ in range(3)]
@@ -243,7 +243,7 @@ class FewFilesBroker(Broker):
 
 
 def test_clients_cannot_take_the_files_of_the_logs(tmp_path: Path) -> None:
-    """More connections than open files are allowed: others wait, topics are made and written."""
+    """With more connections than files may be open, some wait, but topics are made and written."""
     with (
         FewFilesBroker(tmp_path / "broker") as broker,
         connect(broker) as client,

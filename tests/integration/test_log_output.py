@@ -1,7 +1,7 @@
-"""What a broker writes to its log: one line an event, in columns, with who and why.
+"""What a broker writes to its log: one line per event, in columns, that says who and why.
 
-The faults of our own that no client can bring about are put into a listener's handlers here, in
-this process; the rest is a real process's log.
+Faults of our own, which no client can cause, are put into a listener's handlers here, in this
+process; the rest is a real process's log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 class FaultyHandlers:
-    """Produce fails, Metadata's answer cannot be encoded; ApiVersions is well."""
+    """Produce fails, Metadata's answer cannot be encoded; ApiVersions works."""
 
     def __init__(self) -> None:
         self.parked: list[Deferred[Any]] = []
@@ -132,7 +132,7 @@ async def test_a_handler_that_fails_is_named_with_its_request(log: io.StringIO) 
 async def test_an_answer_that_cannot_be_encoded_is_named_with_its_request(
     log: io.StringIO,
 ) -> None:
-    """Though it was parked and the request is long served."""
+    """Though the answer was parked and its request handled long before."""
     handlers = FaultyHandlers()
     frame, _, _ = frame_of(MetadataRequest(), 5, 78, client_id=None)
     async with listening(handlers) as port:
@@ -162,7 +162,7 @@ async def test_many_refused_clients_are_few_lines(log: io.StringIO) -> None:
     assert len(lines) < 60
 
 
-def test_a_start_with_groups_and_recovery_is_told_in_few_lines(
+def test_a_start_with_groups_and_recovery_takes_few_lines(
     make_broker: Callable[..., Broker],
 ) -> None:
     """However many partitions and groups there are, the start takes ten lines at most."""
@@ -192,7 +192,7 @@ def find_coordinator(client: WireClient, group_id: str) -> Any:
 
 
 def test_every_line_of_a_process_has_the_columns(make_broker: Callable[..., Broker]) -> None:
-    """Also those about odd clients, topics and a stop."""
+    """Also those about misbehaving clients, topics and a stop."""
     broker = make_broker()
     address = (broker.host, broker.port)
     with WireClient(address) as client:
@@ -200,7 +200,7 @@ def test_every_line_of_a_process_has_the_columns(make_broker: Callable[..., Brok
         client.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with pytest.raises((EOFError, OSError)):
             client.receive_frame()
-    wait_until(lambda: "connection closed" in broker.log_text(), "the closed connection is told")
+    wait_until(lambda: "connection closed" in broker.log_text(), "a line for the connection")
     assert broker.terminate() == 0
     lines = broker.log_text().splitlines()
     assert [line for line in lines if not LINE.match(line)] == []

@@ -220,7 +220,7 @@ class Repeated:
 
 
 def filled(api: Api, version: int, path: tuple[Field, ...], filler: Filler, size: int) -> bytes:
-    """Encode a request whose array at `path` has as many entries as fit into `size` bytes."""
+    """Encode a request whose array at `path` has as many entries as fit in `size` bytes."""
 
     def build(count: int) -> bytes:
         request = api.request()

@@ -1,4 +1,4 @@
-"""A process as it is run: its outputs, its terminal, its addresses, its limits, its folder."""
+"""The surroundings of a process: its outputs, terminal, addresses, limits and folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def process(*arguments: object, **how: object) -> Iterator[subprocess.Popen[byte
 
 
 def serves(host: str, port: int) -> bool:
-    """Whether a broker answers there."""
+    """Whether a broker answers at an address."""
     try:
         with WireClient((host, port)) as client:
             return bool(client.call(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE)
@@ -85,7 +85,7 @@ def full_disk() -> int:
 def test_output_that_cannot_be_written(
     open_output: Callable[[], int], which: str, tmp_path: Path
 ) -> None:
-    """The broker serves all the same, and stops as ever."""
+    """The broker serves all the same, and stops as usual."""
     port, data = free_port(), tmp_path / "data"
     output = open_output()
     with (tmp_path / "log").open("wb") as log:
@@ -96,8 +96,8 @@ def test_output_that_cannot_be_written(
         with process("start", "--data", data, "--listen", f"localhost:{port}", **how) as running:
             wait_until(lambda: serves("localhost", port), "it serves")
             if which == "stdout" and open_output is not stuck_pipe:
-                told = "the ready line cannot be written"
-                wait_until(lambda: told in (tmp_path / "log").read_text(), "it is told")
+                complaint = "the ready line cannot be written"
+                wait_until(lambda: complaint in (tmp_path / "log").read_text(), "a line")
             running.terminate()
             assert running.wait(STOP_S) == 0
     os.close(output)
@@ -144,7 +144,7 @@ def test_hangup_is_a_graceful_stop(make_broker: Callable[..., Broker]) -> None:
     broker = make_broker()
     assert broker.process is not None
     broker.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "stopping signal=SIGHUP" in broker.log_text(), "it is heard")
+    wait_until(lambda: "stopping signal=SIGHUP" in broker.log_text(), "the stop")
     broker.process.send_signal(signal.SIGHUP)
     assert broker.wait_stopped() == 0
     assert (broker.data_directory / ".kafka_cleanshutdown").exists()
@@ -213,7 +213,7 @@ async def send_and_read(bootstrap: str) -> list[bytes | None]:
 
 @needs_ipv6
 def test_ipv6_alone(tmp_path: Path) -> None:
-    """[::1] as an option, in the ready line, as voter and as what clients are told."""
+    """[::1] as an option, in the ready line, as a voter and as the advertised address."""
     port, controller = free_port(), free_port()
     config = properties(
         tmp_path,
@@ -241,8 +241,8 @@ def few_files(count: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
-def test_few_open_files_are_told(tmp_path: Path) -> None:
-    """A low ulimit -n is one line at the start; the limit it makes is one when it is reached."""
+def test_a_low_limit_of_open_files_is_logged(tmp_path: Path) -> None:
+    """A low ulimit -n is one line at the start, and one when connections reach it."""
     port = free_port()
     arguments = ("start", "--data", tmp_path / "data", "--listen", f"localhost:{port}")
     with (tmp_path / "log").open("wb") as log, ExitStack() as stack:
@@ -254,7 +254,7 @@ def test_few_open_files_are_told(tmp_path: Path) -> None:
         for _ in range(70):
             stack.enter_context(socket.create_connection(("localhost", port)))
         text = (tmp_path / "log").read_text
-        wait_until(lambda: "connection limit reached" in text(), "the limit is told")
+        wait_until(lambda: "connection limit reached" in text(), "a line for the limit")
         running.terminate()
         assert running.wait(STOP_S) == 0
     assert text().count("few files may be open limit=256") == 1
@@ -262,7 +262,7 @@ def test_few_open_files_are_told(tmp_path: Path) -> None:
 
 
 def test_far_too_few_open_files(tmp_path: Path) -> None:
-    """One sentence why it cannot start, and the status says so."""
+    """One sentence says why it cannot start, and the exit status is not 0."""
     arguments = ("start", "--data", tmp_path / "data", "--listen", "localhost:0")
     with process(
         *arguments, preexec_fn=few_files(8), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -277,7 +277,7 @@ def test_far_too_few_open_files(tmp_path: Path) -> None:
 def test_refused_connections_of_an_address_are_few_lines(
     make_broker: Callable[..., Broker],
 ) -> None:
-    """However often it tries; another address has its own limit."""
+    """However often the address tries; another one has its own limit."""
     broker = make_broker(max_connections_per_ip=50, max_connections_per_ip_overrides="127.0.0.1:2")
     with ExitStack() as stack:
         for _ in range(2):
@@ -305,7 +305,7 @@ def strange_folder(tmp_path: Path) -> Path:
 
 
 def test_a_cluster_started_in_any_folder(strange_folder: Path, tmp_path: Path) -> None:
-    """What lies there is not taken for ours: not by the command, not by its nodes."""
+    """Files there are not taken for our modules, neither by the command nor by its nodes."""
     command = Path(sys.executable).with_name("kraftrio")
     arguments = ["cluster", "--nodes", "2", "--base-port", "0", "--data", str(tmp_path / "data")]
     with (tmp_path / "log").open("wb") as log:
@@ -336,7 +336,7 @@ def test_a_cluster_started_in_any_folder(strange_folder: Path, tmp_path: Path) -
 def test_scripts_start_in_any_folder(
     script: str, options: list[str], strange_folder: Path, tmp_path: Path
 ) -> None:
-    """Each tells its options there; whatever else the script needs is there already."""
+    """Each prints its options there; whatever else the script needs is there already."""
     folder = tmp_path / "checkout" / "scripts"
     folder.parent.mkdir()
     shutil.copytree(SCRIPTS, folder)
@@ -355,7 +355,7 @@ def test_scripts_start_in_any_folder(
 
 @pytest.mark.parametrize("node", [1, 2])
 def test_a_cluster_with_a_node_that_cannot_listen(node: int, tmp_path: Path) -> None:
-    """It ends, with the reason, and leaves no node behind."""
+    """The command ends with the reason, and leaves no node behind."""
     planned = plan_cluster(
         OsFileSystem(), str(tmp_path / "data"), random.Random(), nodes=3, base_port=0
     )

@@ -1,4 +1,4 @@
-"""Odd frames before a login: nobody gets in by them, memory is bounded, and others log in."""
+"""Fuzzed frames before a login: nobody gets in by them, memory is bounded, and others log in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCRAM_FINAL = b"c=biws,r=abcdefghij,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndV
 
 
 class Maker:
-    """Makes what a connection says before, and instead of, a login."""
+    """Makes what a connection sends before a login, or instead of it."""
 
     def __init__(self, rng: random.Random, token: str) -> None:
         self.rng = rng
@@ -63,19 +63,19 @@ class Maker:
             frames.insert(0, versions)
         for token in tokens:
             if rng.random() < 0.3:
-                token = self.odd(token)
+                token = self.mutated(token)
             frames.append(token if bare else authenticate(token, rng.randrange(2)))
         if rng.random() < 0.3:
             at = rng.randrange(len(frames))
-            frames[at] = self.odd(frames[at])
+            frames[at] = self.mutated(frames[at])
         frames.append(header(3, 0, MARK) + struct.pack(">i", 0))
         framed = [struct.pack(">i", len(frame)) + frame for frame in frames]
         if rng.random() < 0.02:
             framed.append(struct.pack(">i", rng.choice((-1, 524_288, 524_289, 1 << 30))))
         return framed
 
-    def odd(self, frame: bytes) -> bytes:
-        """Change, cut, repeat or grow some bytes."""
+    def mutated(self, frame: bytes) -> bytes:
+        """Change, remove, repeat or insert some bytes."""
         rng, data = self.rng, bytearray(frame)
         for _ in range(rng.randrange(1, 4)):
             kind, at = rng.randrange(5), rng.randrange(len(data) + 1)
@@ -93,7 +93,7 @@ class Maker:
 
 
 class Attack:
-    """Counts what was said, and answers to what nobody may ask."""
+    """Counts the frames that were sent, and the answers to requests that need a login."""
 
     def __init__(self, maker: Maker, address: tuple[str, int]) -> None:
         self.maker = maker
@@ -126,7 +126,7 @@ class Attack:
 
 
 @pytest.mark.timeout(600)
-def test_100_000_odd_frames_before_a_login(tmp_path: Path) -> None:
+def test_100_000_fuzzed_frames_before_a_login(tmp_path: Path) -> None:
     seed = int(os.environ.get("FUZZ_SEED", random.randrange(1 << 32)))
     print(f"seed {seed}")
     with SaslBroker(tmp_path, connection_failed_authentication_delay_ms=0) as broker:

@@ -1,4 +1,4 @@
-"""Tokens that a provider signed, at a real broker: who gets in with one, and for how long."""
+"""Tokens signed by a provider, at a real broker: who gets in with one, and for how long."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_token_by_a_key_that_the_provider_does_not_have(
 
 
 def test_a_session_is_no_longer_than_its_token(broker: SaslBroker, tmp_path: Path) -> None:
-    """One that is over, and valid for the skew of clocks alone, makes a session of no length."""
+    """An expired token, still valid by the skew of clocks, makes a session of no length."""
     settings = bearer(tmp_path / "token", broker.token(exp=int(time.time()) - 24))
     with pytest.raises(ConnectionLost, match="closed the connection"):
         trio.run(log_in, broker, settings)

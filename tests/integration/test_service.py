@@ -1,4 +1,4 @@
-"""A node as a service: the files of `deploy/`, and what a supervisor hears of a real process."""
+"""A node as a service: the files of `deploy/`, and what a real process reports to a supervisor."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def first_line(running: subprocess.Popen[bytes]) -> str:
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    """Where kraftrio is installed as it says."""
+    """In a file system where kraftrio is installed as the unit expects it."""
     program = need_program("systemd-analyze")
     text = UNIT.read_text()
     command = re.search(r"^ExecStart=(\S+)", text, re.M)
@@ -59,8 +59,8 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-def test_what_a_supervisor_hears_of_a_node(tmp_path: Path) -> None:
-    """READY=1 once clients are served, then signs of life, and STOPPING=1."""
+def test_what_a_node_reports_to_a_supervisor(tmp_path: Path) -> None:
+    """READY=1 once clients are served, then WATCHDOG=1 again and again, and STOPPING=1."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "notify"))
         heard.settimeout(DEADLINE_S)
@@ -89,7 +89,7 @@ def instruction(name: str) -> str:
 
 
 def test_the_settings_of_the_image(tmp_path: Path) -> None:
-    """Its command starts a node that its health check finds well, and that stops by its signal."""
+    """Its command starts a node that passes the health check, and that its signal stops."""
     serving, metrics = str(free_port()), str(free_port())
 
     def here(text: str) -> str:

@@ -34,7 +34,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def failed_start(*arguments: object, status: int = 1) -> str:
-    """Start, and return the sentence of its failure after a check of everything around it."""
+    """Start, check that this fails as it should, and return the sentence that says why."""
     ended = subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=START_S, check=False
     )
@@ -70,7 +70,7 @@ def failed_start(*arguments: object, status: int = 1) -> str:
     ],
 )
 def test_wrong_command_line(arguments: list[str], sentence: str, tmp_path: Path) -> None:
-    """What is wrong with options and properties is told before anything is touched."""
+    """What is wrong with options and properties is reported before anything is touched."""
     data = tmp_path / "data"
     assert sentence in failed_start("--data", data, *arguments, status=2)
     assert not data.exists()
@@ -93,7 +93,7 @@ def test_bad_value_in_a_file(tmp_path: Path) -> None:
 
 
 def test_unknown_properties_are_warned_of(make_broker: Callable[..., Broker]) -> None:
-    """A property that kraftrio does not know keeps it from nothing."""
+    """A property that kraftrio does not know does not keep it from starting."""
     broker = make_broker(no_such_property="1")
     warnings = [line for line in broker.log_text().splitlines() if " WARN " in line]
     assert len(warnings) == 1
@@ -205,7 +205,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", ["quorum-state", "00000000000000000000.log"])
 def test_damaged_metadata(used_data: Path, name: str) -> None:
-    """Damage that no crash leaves behind is told, not taken for an empty cluster."""
+    """Damage that no crash leaves behind is reported, not taken for an empty cluster."""
     path = used_data / "__cluster_metadata-0" / name
     if name == "quorum-state":
         path.write_bytes(b"{")
@@ -296,7 +296,7 @@ def test_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_during_the_start(tmp_path: Path, number: signal.Signals) -> None:
-    """Whatever the moment, it ends soon, without a traceback, and can be started again."""
+    """Whenever a signal comes, the process ends soon, without a traceback, and can start again."""
     for delay_ms in range(0, 500, 50):
         with Started(tmp_path / "node") as node:
             node.wait_for_main()
@@ -311,7 +311,7 @@ def test_signals_during_the_start(tmp_path: Path, number: signal.Signals) -> Non
 
 
 def test_log_level(tmp_path: Path) -> None:
-    """WARNING leaves a quiet start; DEBUG says more than INFO."""
+    """With WARNING a start logs nothing; DEBUG logs more than INFO."""
     lengths = {}
     for level in ("debug", "INFO", "Warning"):
         with Started(tmp_path / level, "--log-level", level) as node:
@@ -325,7 +325,7 @@ def test_log_level(tmp_path: Path) -> None:
 
 
 def test_environment_names_properties(tmp_path: Path) -> None:
-    """KRAFTRIO_NODE_ID=9 is node.id=9, as the ready line tells."""
+    """KRAFTRIO_NODE_ID=9 is node.id=9, as the ready line shows."""
     environment = os.environ | {"KRAFTRIO_NODE_ID": "9"}
     with subprocess.Popen(
         command("--data", tmp_path / "data", *FRESH),

@@ -1,4 +1,4 @@
-"""A listener with TLS as strangers meet it: broken handshakes, other protocols, bad settings."""
+"""A listener with TLS and peers that do not fit: broken handshakes, other protocols, settings."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Attacker(threading.Thread):
 
 
 def test_20_000_broken_handshakes(broker: TlsBroker) -> None:
-    """Bounded memory, no traceback, nobody in; whoever comes with a whole one is served."""
+    """Memory is bounded, nothing is a traceback, nobody gets in; a whole handshake is served."""
     attackers = [
         Attacker(broker.tls_address, seed, BROKEN_HANDSHAKES // ATTACKERS)
         for seed in range(ATTACKERS)
@@ -130,7 +130,7 @@ def test_20_000_broken_handshakes(broker: TlsBroker) -> None:
 
 
 def test_plaintext_at_a_listener_with_tls_and_the_reverse(broker: TlsBroker) -> None:
-    """Both are cut at once, without an answer that the peer would misread, and told in a line."""
+    """Both are closed at once, without an answer that the peer would misread, and logged."""
     begin = time.monotonic()
     with socket.create_connection(broker.tls_address, 20) as sock:
         sock.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))

@@ -253,7 +253,7 @@ def test_every_transfer_once(cluster: Cluster, links: Links, tmp_path: Path) -> 
 def disturb(
     tellers: Tellers, fault: str, name: str, chaos: Chaos
 ) -> subprocess.Popen[bytes] | None:
-    """Have something happen to a teller; return the process that is to go on later."""
+    """Inject a fault into a teller; return the process that is to go on later."""
     chaos.note(f"{fault} {name}")
     if fault == "kill":
         tellers.kill(name)
@@ -278,7 +278,7 @@ def create_replicated(client: RawClient, topic: str) -> None:
 
 
 def check_aborted(cluster: Cluster) -> None:
-    """Assert that who reads what is uncommitted gets the wrong amounts, and Fetch marks them."""
+    """Assert that read_uncommitted readers get the wrong amounts, and that Fetch lists them."""
     wrong, marked = 0, 0
     for partition in range(PARTITIONS):
         with cluster.node(cluster.leader(DEBITS, partition)).client() as client:
