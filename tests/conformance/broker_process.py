@@ -108,7 +108,7 @@ class Broker:
         return self
 
     def wait_ready(self, deadline: float) -> None:
-        """Wait for the line that says so; it also names the port that was picked."""
+        """Wait for the ready line, which also names the port that was chosen."""
         line = self.read_line(deadline)
         found = re.match(r"kraftrio ready (\S+):(\d+) node=\d+ data=", line)
         assert found, f"not the ready line: {line!r}\n{self.log_tail()}"
@@ -125,7 +125,7 @@ class Broker:
         return self.process.stdout.readline()
 
     def terminate(self) -> int:
-        """Stop in good order (SIGTERM) and return the exit code, 0 if all went well."""
+        """Stop gracefully (SIGTERM) and return the exit code, 0 if all went well."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.wait_stopped()
@@ -144,14 +144,14 @@ class Broker:
         return code
 
     def kill9(self) -> None:
-        """Kill at once, as a crash or a power cut would end it."""
+        """Kill the process at once, as a crash would."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
         self._forget_process()
 
     def restart(self) -> Self:
-        """Start again on the same data and port; stop in good order first if it runs."""
+        """Start again on the same data and port, after a graceful stop if it runs."""
         if self.process is not None:
             self.terminate()
         return self.start()
@@ -165,7 +165,7 @@ class Broker:
         return "end of the broker's log:\n" + self.log_text()[-4000:]
 
     def check_log(self) -> None:
-        """Assert that nothing in the log tells of a crash."""
+        """Assert that the log has no sign of a crash."""
         text = self.log_text()
         for mark in self.crash_marks:
             assert mark not in text, f"{mark!r} in the log\n{text[-8000:]}"
@@ -257,7 +257,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def start_broker(directory: Path | None = None, **config: object) -> Broker:
-    """Start the broker that TEST_BROKER names, on fresh data unless told otherwise."""
+    """Start the broker that TEST_BROKER names, in a folder without data unless one is given."""
     if directory is None:
         directory = Path(tempfile.mkdtemp(prefix="kraftrio-broker-"))
     return {"kraftrio": Broker, "apache": ApacheBroker}[KIND](directory, **config).start()

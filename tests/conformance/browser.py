@@ -90,7 +90,7 @@ class Browser:
         field.send_keys(text)
 
     def choose(self, name: str, value: str) -> None:
-        """Choose of a list, or among buttons."""
+        """Choose from a list, or one of several buttons."""
         self.find(
             f"select[name={name}] option[value='{value}'], [name={name}][value='{value}']"
         ).click()
@@ -115,7 +115,7 @@ class Browser:
         self.wait(lambda: text in self.text(), text)
 
     def look(self, *, width: int = WIDE, dark: bool = False, medium: str = "") -> None:
-        """Look as with a window of that width, a dark screen, or paper."""
+        """Show the page in a window of that width, on a dark screen, or on paper."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         for command, arguments in (
@@ -125,7 +125,7 @@ class Browser:
             self.driver.execute_cdp_cmd(command, arguments)
 
     def errors(self, *, with_status: bool = False) -> list[str]:
-        """Return what went wrong in scripts since the last time, and what was not to be loaded.
+        """Return what went wrong in scripts since the last call, and what could not be loaded.
 
         Args:
             with_status: also that a page had a status of 400 or more.
@@ -134,7 +134,7 @@ class Browser:
         return [each for each in found if with_status or "the server responded with" not in each]
 
     def take_picture(self, name: str) -> None:
-        """Keep a picture, where TEST_SCREENSHOTS says so."""
+        """Save a screenshot in the folder TEST_SCREENSHOTS, if that is set."""
         folder = os.environ.get("TEST_SCREENSHOTS")
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ log.setLevel(logging.CRITICAL)  # librdkafka tells of every refused connection
 
 @dataclass
 class Acknowledged:
-    """What brokers promised to keep: value by place."""
+    """What brokers promised to keep: values by partition and offset."""
 
     values: dict[tuple[int, int], str] = field(default_factory=dict)
     without_offset: set[str] = field(default_factory=set)
@@ -50,7 +50,7 @@ class Acknowledged:
     last_at_of: dict[int, float] = field(default_factory=dict)  # by partition
 
     def add(self, partition: int, offset: int | None, value: str) -> None:
-        """Note an acknowledgement; a place can be promised once.
+        """Note an acknowledgement; an offset can be promised once.
 
         librdkafka knows no offset of what was acknowledged by the answer to a later batch.
         """
@@ -115,7 +115,7 @@ class JavaLoad:
         self._errors += self.tool.process.stderr
 
     def wait(self, timeout_s: float = FLUSH_S) -> None:
-        """Wait for its end, when it has sent as many as it should."""
+        """Wait until it has sent as many records as it should, and ended."""
         try:
             self.tool.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -129,7 +129,7 @@ class JavaLoad:
             reader.join(timeout_s)
 
     def stop(self) -> None:
-        """Have it end; what it has sent already is acknowledged before."""
+        """End it, once what it has sent is acknowledged."""
         self._is_stopping = True
         self.tool.process.terminate()
         self.wait()
@@ -189,7 +189,7 @@ class ConfluentLoad(threading.Thread):
             self.fatal.append(str(error))
 
     def run(self) -> None:
-        """Send at the chosen rate until it shall stop."""
+        """Send at the chosen rate until it is stopped."""
         begin = time.monotonic()
         while not self._stopping.is_set():
             value = f"c.{self.sent}"
@@ -214,7 +214,7 @@ class ConfluentLoad(threading.Thread):
         return delivered
 
     def stop(self) -> None:
-        """Have it end, and wait until all that was sent is acknowledged."""
+        """End it, and wait until all that was sent is acknowledged."""
         self._stopping.set()
         self.join(FLUSH_S)
         assert not self.is_alive()
@@ -276,7 +276,10 @@ def check_log(
 
 
 def replica_bytes(cluster: Cluster, node_id: int, topic: str, partition: int) -> bytes:
-    """Return all bytes of a partition's log on a node's disk; segments may end elsewhere."""
+    """Return all bytes of a partition's log on a node's disk, in one piece.
+
+    Replicas may roll their segments at other offsets.
+    """
     folder = cluster.node(node_id).data_directory / f"{topic}-{partition}"
     return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
 

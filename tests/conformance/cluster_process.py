@@ -112,7 +112,7 @@ class ClusterNode(Broker):
         return [*self.python_command(), "--config", str(self.write_properties()), *self.options]
 
     def wait_ready(self, deadline: float) -> None:
-        """Wait for the line that says so."""
+        """Wait for the ready line."""
         line = self.read_line(deadline)
         address = self.address if self.is_broker else self.controller_address
         wanted = rf"kraftrio ready {re.escape(address)} node={self.node_id} data="
@@ -172,7 +172,7 @@ class ApacheNode(ClusterNode, ApacheBroker):
             ApacheBroker.wait_ready(self, deadline)
 
     def log_tail(self) -> str:
-        """Return little: it is full of warnings about nodes that are away."""
+        """Return only the end of the log, which is full of warnings about nodes that are away."""
         return super().log_tail()[-500:]
 
     def wait_stopped(self) -> int:
@@ -293,7 +293,7 @@ class Cluster:
                 node.kill9()
 
     def close(self) -> None:
-        """Stop all nodes in good order, and check that each was healthy to its end."""
+        """Stop all nodes gracefully, and check that each was healthy to its end."""
         running = [node for node in self.nodes.values() if node.process is not None]
         try:
             for node in running:
@@ -311,7 +311,7 @@ class Cluster:
         self.check_logs()
 
     def check_logs(self) -> None:
-        """Assert that nothing in any log tells of a crash."""
+        """Assert that no log has a sign of a crash."""
         for node in self.nodes.values():
             node.check_log()
 

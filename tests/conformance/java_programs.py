@@ -1,4 +1,4 @@
-"""Small Java programs of the tests on other people's jars: compiled once, run to their end.
+"""Small Java programs of the tests on other projects' jars: compiled once, run to their end.
 
 A program that Java is given as source is compiled at each start, which costs more than most of what
 these programs do. So their classes are kept in the cache of other people's clients.

@@ -93,7 +93,7 @@ class ToolRunner:
     def run(
         self, main_class: str, arguments: Iterable[str], data: bytes, timeout_s: float
     ) -> tuple[int, str, str] | None:
-        """Run a main class; None when there is no such JVM to be had."""
+        """Run a main class; None when there is no such JVM."""
         if self._process is None and not self._start():
             return None
         assert self._process is not None
@@ -180,7 +180,7 @@ class RunningTool:
         return Completed((self.name,), self.process.returncode, out, err)
 
     def stop(self) -> Completed:
-        """End it as Ctrl-C or `kill` would and return what it printed."""
+        """End the tool as Ctrl-C or `kill` would, and return what it printed."""
         self.process.terminate()
         return self.wait()
 

@@ -35,7 +35,7 @@ class ShareModel:
     """
 
     def __init__(self, limit: int, unseen: int = 0) -> None:
-        """Know nothing of any record.
+        """Begin without knowing any record.
 
         Args:
             limit: how often the group's records are delivered.
@@ -88,7 +88,7 @@ class ShareModel:
             self.done.setdefault(record, time.monotonic())
 
     def open_records(self, ends: dict[int, int]) -> list[Record]:
-        """Records that are neither done with, nor given up after their last delivery."""
+        """Records that are neither finished, nor given up after their last delivery."""
         with self._lock:
             return [
                 (partition, offset)
@@ -104,7 +104,7 @@ class Members:
     """The running members of a group."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, model: ShareModel) -> None:
-        """Have no members yet."""
+        """Begin without members."""
         self._arguments = [bootstrap, group, topic]
         self._model = model
         self._processes: dict[str, subprocess.Popen[str]] = {}

@@ -21,12 +21,12 @@ pytestmark = waits_for_java
 
 
 def print_cases(seed: int, groups: int) -> list[str]:
-    """Let Java decide."""
+    """Return the assignments of Apache Kafka's broker."""
     return run_program(PROGRAM, seed, groups)
 
 
 def test_recorded_cases_are_what_java_decides() -> None:
-    """The file of the unit tests can be made again, and holds nothing else."""
+    """What is in the file of the unit tests is what Java returns now."""
     recorded = lzma.decompress(RECORDED.read_bytes()).decode().splitlines()
     assert print_cases(RECORDED_SEED, RECORDED_GROUPS) == recorded
 

@@ -135,7 +135,7 @@ def test_static_member_outlives_its_coordinator(
 
 
 def test_producer_ids_are_unique(cluster: Cluster) -> None:
-    """Ids from all brokers at once, with crashes between, are never given twice."""
+    """Ids from all brokers at once, with crashes in between, are never given out twice."""
     found: list[int] = []
     for turn in range(3):
         workers = [threading.Thread(target=_take_ids, args=(cluster, node_id, found))

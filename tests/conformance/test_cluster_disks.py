@@ -163,7 +163,7 @@ def test_only_the_replicas_of_a_failed_directory_move(
     fault: Fault,
     tools_at: Callable[[Cluster], KafkaTools],
 ) -> None:
-    """Leaders and ISRs of that directory alone; a restart brings them back into sync."""
+    """Only leaders and ISRs of that directory change; a restart brings them back into sync."""
     cluster, kafka, topic = two_disks, tools_at(two_disks), "disks"
     kafka.run(
         "kafka-topics", "--create", "--topic", topic, "--replica-assignment", ",".join(PLACES),
@@ -218,7 +218,7 @@ Partitions = Mapping[int, MetadataResponsePartition]
 
 
 def check_moved(before: Partitions, after: Partitions, lost: set[int]) -> None:
-    """What lay in the failed directory is led by others and nothing else has changed."""
+    """Others lead what was in the failed directory, and nothing else has changed."""
     for n, was in before.items():
         now = after[n]
         if n in lost and was.leader_id == 1:
@@ -242,7 +242,7 @@ def in_sync(cluster: Cluster, topic: str) -> set[int]:
 def check_tools(
     cluster: Cluster, kafka: KafkaTools, topic: str, lost: set[int], led: set[int], fault: Fault
 ) -> None:
-    """What Apache's tools tell meanwhile."""
+    """What Apache's tools show meanwhile."""
     assert set(described(kafka, topic, "--under-replicated-partitions")) == lost
     lines = described(kafka, topic)
     assert len(lines) == PARTITIONS
@@ -293,7 +293,7 @@ def commit(cluster: Cluster, group: str, offset: int) -> int:
 def test_groups_move_with_their_directory(
     two_disks: Cluster, fault: Fault, tools_at: Callable[[Cluster], KafkaTools]
 ) -> None:
-    """The coordinators of that directory alone move, with everything that was committed."""
+    """Only the coordinators of that directory move, with everything that was committed."""
     cluster, kafka = two_disks, tools_at(two_disks)
     kafka.create_topic("t")
     kafka.run(

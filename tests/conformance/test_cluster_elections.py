@@ -86,7 +86,7 @@ def test_preferred_election(
 
 
 def test_preferred_election_of_all(cluster: Cluster, moved: tuple[str, int]) -> None:
-    """A null list means every partition; those that need no election are not told about."""
+    """A null list means every partition; those that need no election are not in the answer."""
     topic, preferred = moved
     codes = elect(cluster, PREFERRED, None)
     assert codes[topic, 0] == ErrorCode.NONE
@@ -211,7 +211,7 @@ def test_unclean_election_by_setting(
 def test_unknown_partitions(
     cluster: Cluster, cluster_tools: KafkaTools, unique_topic: Callable[[], str]
 ) -> None:
-    """A topic or partition that is not there is told as such; the others are elected."""
+    """A topic or partition that does not exist is answered as unknown; the others are elected."""
     topic = create(cluster_tools, unique_topic(), "1:2:3")
     cluster.wait_healthy(topic)
     missing = elect(cluster, PREFERRED, f"{topic}-missing")

@@ -57,7 +57,7 @@ def load(
 
 
 def finish(cluster: Cluster, topic: str, load: JavaLoad | ConfluentLoad) -> None:
-    """Let the producer go on for a while, stop it, and check what is there."""
+    """Let the producer go on for a while, stop it, and check what the logs hold."""
     wait_for_more(cluster, [load.acknowledged], 200)
     load.stop()
     cluster.heal()
@@ -88,7 +88,7 @@ def test_controller_is_killed(cluster: Cluster, topic: str, load: JavaLoad | Con
 def test_every_node_is_restarted(
     cluster: Cluster, topic: str, load: JavaLoad | ConfluentLoad
 ) -> None:
-    """A rolling restart in good order, each node when the one before is back in sync."""
+    """A rolling restart, each node once the one before is back in sync."""
     for node in cluster.nodes.values():
         node.restart()
         cluster.wait_healthy()
@@ -194,13 +194,13 @@ class Member:
         self.partitions -= {one.partition for one in partitions}
 
     def poll(self) -> None:
-        """Take what has come."""
+        """Take the records that have come."""
         for message in self.consumer.consume(100, 0.1):
             if message.error() is None:
                 self.read.append((message.partition(), message.offset()))
 
     def commit(self) -> None:
-        """Commit the position, again and again until the coordinator takes it."""
+        """Commit the position, repeatedly until the coordinator takes it."""
         deadline = time.monotonic() + 30
         while True:
             try:

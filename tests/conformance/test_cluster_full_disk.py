@@ -1,4 +1,4 @@
-"""The disk of one of three brokers is full under load: its partitions go on where there is room.
+"""The disk of one of three brokers is full under load: its partitions go on at the other two.
 
 Nothing that was acknowledged is lost, producers wait for a moment only, and once there is room the
 broker is in sync again and may lead.

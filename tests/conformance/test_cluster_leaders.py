@@ -45,7 +45,7 @@ from tests.conformance.cluster_process import Cluster
 def test_broker_without_the_replica(
     cluster: Cluster, connect: Connect, new_topic: NewTopic
 ) -> None:
-    """NOT_LEADER_OR_FOLLOWER for what lives elsewhere; unknown is only what exists nowhere."""
+    """NOT_LEADER_OR_FOLLOWER for what other brokers have; only what nobody has is unknown."""
     topic = new_topic([1])
     client = connect(2)
     answer = produce(client, topic, batch_of(b"v"))
@@ -191,7 +191,7 @@ def test_deposed_leader(cluster: Cluster, connect: Connect, new_topic: NewTopic)
 def test_error_codes_through_a_failover(
     cluster: Cluster, connect: Connect, new_topic: NewTopic
 ) -> None:
-    """What producers and consumers are told while a leader dies is retriable, never unknown."""
+    """The errors of producers and consumers while a leader dies are retriable, never unknown."""
     leader, second, third = spare(cluster)
     topic = new_topic([leader, second, third])
     append(connect(leader), topic, b"first")
@@ -226,7 +226,7 @@ def test_error_codes_through_a_failover(
 
 
 def test_offsets_do_not_go_back(cluster: Cluster, connect: Connect, new_topic: NewTopic) -> None:
-    """The latest offset, sampled through failovers, only grows; a new leader asks for patience."""
+    """The latest offset, sampled through failovers, only grows; a new leader answers retriably."""
     first, second, third = spare(cluster)
     topic = new_topic([first, second, third])
     newest = append(connect(first), topic, *[b"x"] * 10)
@@ -247,7 +247,7 @@ def test_offsets_do_not_go_back(cluster: Cluster, connect: Connect, new_topic: N
 
 
 def test_leader_epochs_of_offsets(cluster: Cluster, connect: Connect, new_topic: NewTopic) -> None:
-    """Each offset is told with the epoch of its batch, and each epoch with its end."""
+    """Each offset is answered with the epoch of its batch, and each epoch with its end."""
     topic = new_topic([1, 2, 3])
     starts: dict[int, int] = {}
     stamps: dict[int, int] = {}

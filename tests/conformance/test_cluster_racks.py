@@ -81,7 +81,7 @@ def test_librdkafka_reads_from_the_broker_of_its_rack(racks: Cluster, filled: Ka
 
 
 def poll(consumer: Any, count: int) -> list[str]:
-    """Take so many records."""
+    """Consume this many records."""
     values: list[str] = []
     poll_until(
         consumer, lambda: len(values) >= count, lambda message: values.append(message.decode())
@@ -92,7 +92,7 @@ def poll(consumer: Any, count: int) -> list[str]:
 def poll_until(
     consumer: Any, is_over: Callable[[], bool], take: Callable[[bytes], None] = lambda _: None
 ) -> None:
-    """Poll until something is so, at most for 30 seconds."""
+    """Poll until a condition holds, at most for 30 seconds."""
     deadline = time.monotonic() + 30
     while not is_over():
         assert time.monotonic() < deadline

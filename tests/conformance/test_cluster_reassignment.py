@@ -108,7 +108,7 @@ def alter(cluster: Cluster, topic: str, target: list[int] | None, **options: Any
 
 
 def ongoing(cluster: Cluster) -> dict[tuple[str, int], OngoingPartitionReassignment]:
-    """Return the reassignments that go on."""
+    """Return the reassignments that are under way."""
     with cluster.any_client() as client:
         response = client.call(ListPartitionReassignmentsRequest(topics=None, timeout_ms=10_000))
     assert response.error_code == ErrorCode.NONE
@@ -186,7 +186,7 @@ def test_throttled_move(
     create: Callable[..., str],
     reassign: Reassigner,
 ) -> None:
-    """--throttle slows the copying down to its rate, others not; --verify takes it away."""
+    """--throttle slows the copying down to its rate, and nothing else; --verify removes it."""
     topic = create("1")
     size_bytes, rate = 4_000_000, 400_000
     lines = ["x" * 1000] * (size_bytes // 1000)
@@ -256,7 +256,7 @@ def test_move_survives_its_controller_and_leader(
     cluster_tools: KafkaTools,
     create: Callable[..., str],
 ) -> None:
-    """A move that goes on while the active controller dies is finished by the next."""
+    """A move that is under way when the active controller dies is finished by the next one."""
     controller = cluster.controller()
     first, target = cluster.others(controller)
     topic = create(f"{first}", min_insync_replicas=1)
@@ -276,7 +276,7 @@ def test_move_survives_its_controller_and_leader(
 
 
 def test_nothing_to_cancel(cluster: Cluster, create: Callable[..., str]) -> None:
-    """Cancelling what does not go on is NO_REASSIGNMENT_IN_PROGRESS."""
+    """Cancelling where nothing is under way is NO_REASSIGNMENT_IN_PROGRESS."""
     topic = create("1:2")
     assert alter(cluster, topic, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     missing = f"{topic}-missing"
@@ -305,7 +305,7 @@ def test_same_replicas_in_another_order(cluster: Cluster, create: Callable[..., 
 
 
 def test_replication_factor_may_be_pinned(cluster: Cluster, create: Callable[..., str]) -> None:
-    """Who does not allow another number of replicas is refused one (KIP-860)."""
+    """A request that does not allow another number of replicas is refused one (KIP-860)."""
     topic = create("1:2")
     refused = alter(cluster, topic, [1, 2, 3], allow_replication_factor_change=False)
     assert refused == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -1,4 +1,4 @@
-"""In-sync replicas that are too few or leave, logs that are cut or deleted, by raw frames."""
+"""In-sync replicas that are too few or leave, logs truncated or deleted, by raw frames."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_too_few_in_sync_replicas(cluster: Cluster, connect: Connect, new_topic:
 def test_in_sync_replicas_lost_after_the_append(
     cluster: Cluster, connect: Connect, new_topic: NewTopic
 ) -> None:
-    """A follower that hangs holds acks=all up until it is out of the ISR; then 20 tells."""
+    """A follower that hangs holds acks=all up until it is out of the ISR; then error 20 says so."""
     leader, second, _ = spare(cluster)
     topic = new_topic([leader, second], min_insync_replicas=2)
     client = connect(leader)
@@ -93,7 +93,7 @@ def test_one_replica_is_enough_for_itself(
 def test_follower_leaves(
     cluster: Cluster, connect: Connect, new_topic: NewTopic, stop: str
 ) -> None:
-    """While a follower stops in good order acks=all waits less than a second.
+    """While a follower stops gracefully, acks=all waits less than a second.
 
     A follower that is killed leaves the ISR when its session or lag is over.
     """

@@ -101,7 +101,7 @@ def test_data_flows_while_controllers_change(
 
 
 def test_broker_dies(parted: Cluster, kafka: KafkaTools, tmp_path: Path) -> None:
-    """The other broker leads, with nobody else in sync; all is copied when the first is back."""
+    """The other broker leads, alone in sync; everything is copied once the first is back."""
     kafka.create_topic("dies", 2)
     parted.wait_healthy()
     with JavaLoad(kafka, "dies", tmp_path, 300) as load:

@@ -1,4 +1,4 @@
-"""Three nodes over TLS: what holds in plaintext holds, and nobody joins who is not believed."""
+"""Three nodes over TLS: all is as in plaintext, and nobody joins without a trusted certificate."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_kills(tls_cluster: TlsCluster, topic: str, load: ConfluentLoad) -> None
 def test_certificates_are_renewed_under_load(
     tls_cluster: TlsCluster, topic: str, load: ConfluentLoad
 ) -> None:
-    """On all nodes, one after the other: no client meets an error, whoever connects meanwhile."""
+    """On all nodes, one after the other: no client meets an error, nor one that connects then."""
     before = {node.node_id: tls_cluster.certificate_of(node) for node in tls_cluster.brokers}
     seen: dict[int, list[int]] = defaultdict(list)
     errors: list[str] = []
@@ -115,7 +115,7 @@ def test_certificates_are_renewed_under_load(
 def test_a_broker_with_a_wrong_certificate_cannot_join(
     tls_cluster: TlsCluster, topic: str, tmp_path: Path
 ) -> None:
-    """It believes itself and the others, but they do not believe it."""
+    """It trusts the others, but they do not trust it."""
     outsider = tls_cluster.brokers[-1]
     stranger = Authority("Nobody's CA")
     outsider.terminate()

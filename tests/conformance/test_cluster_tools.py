@@ -216,7 +216,7 @@ def test_another_controller_takes_over(cluster_tools: KafkaTools, cluster: Clust
 
 
 def test_api_versions_of_every_broker(cluster_tools: KafkaTools, cluster: Cluster) -> None:
-    """Each broker tells its versions under its own address."""
+    """Each broker's versions are listed under its own address."""
     shown = cluster_tools.run("kafka-broker-api-versions").stdout
     heads = re.findall(r"^(\S+) \(id: (\d+) rack: null", shown, re.M)
     assert sorted((int(i), at) for at, i in heads) == [
@@ -270,7 +270,7 @@ def test_unregister_a_broker(cluster_tools: KafkaTools, cluster: Cluster) -> Non
 
 
 def test_features(cluster_tools: KafkaTools, address: list[str]) -> None:
-    """Every way tells the same metadata version."""
+    """Whoever is asked has the same metadata version."""
     lines = cluster_tools.run("kafka-features", *address, "describe").lines
     features = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", "\n".join(lines)))
     assert re.match(r"[34]\.\d-IV\d", features["metadata.version"])
@@ -313,7 +313,7 @@ def test_default_config_of_all_brokers(cluster_tools: KafkaTools, cluster: Clust
 
 
 def replicas_by_broker(kafka: KafkaTools, topic: str, *options: str) -> dict[int, dict[str, Any]]:
-    """Return what kafka-log-dirs tells about partition 0 of a topic, by broker."""
+    """Return what kafka-log-dirs says about partition 0 of a topic, by broker."""
     done = kafka.run("kafka-log-dirs", "--describe", "--topic-list", topic, *options)
     (text,) = (line for line in done.lines if line.startswith("{"))
     return {
@@ -328,7 +328,7 @@ def replicas_by_broker(kafka: KafkaTools, topic: str, *options: str) -> dict[int
 def test_log_dirs(
     cluster_tools: KafkaTools, cluster: Cluster, unique_topic: Callable[[], str]
 ) -> None:
-    """Every broker tells the size of its replica: all have the same bytes and no lag."""
+    """Every broker reports the size of its replica: all have the same bytes and no lag."""
     topic = cluster_tools.create_topic(unique_topic())
     cluster_tools.produce(topic, ["x" * 100] * 50, "--request-required-acks", "all")
     cluster.wait_healthy(topic)

@@ -55,7 +55,7 @@ def is_served(client: RawClient) -> bool:
 
 
 def wait_limited(connect: Open, *, limited: bool) -> RawClient:
-    """Open connections until one is limited, or not; the setting may need a moment."""
+    """Open connections until one is limited, or is not; the setting may take a moment."""
     deadline = time.monotonic() + DEADLINE_S
     while is_served(client := connect()) is limited:
         client.close()
@@ -64,7 +64,7 @@ def wait_limited(connect: Open, *, limited: bool) -> RawClient:
 
 
 @pytest.mark.parametrize("name", ["max.connections", f"{LISTENER}max.connections"])
-def test_who_comes_above_the_limit_waits_for_room(connect: Open, name: str) -> None:
+def test_a_connection_above_the_limit_waits_for_room(connect: Open, name: str) -> None:
     admin, second = connect(), connect()
     assert is_served(second)
     alter(admin, name, "2")

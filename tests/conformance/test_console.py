@@ -46,7 +46,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Open a console of a broker with a topic of odd records and one of a million."""
+    """Open a console of a broker with a topic of unusual records and one of a million."""
     folder = tmp_path_factory.mktemp("console")
     with chromium(folder / "profile") as driver:
         broker = start_broker(folder / "broker")
@@ -89,7 +89,7 @@ async def fill(bootstrap: str) -> None:
 
 
 def test_every_page(browser: Browser) -> None:
-    """Wide and narrow, light and dark, on paper; records are text, nothing is out of the window."""
+    """Wide and narrow, light and dark, on paper; records are text, and nothing overflows."""
     for name, address in PAGES.items():
         browser.look()
         browser.open(address)
@@ -127,7 +127,7 @@ def test_colours_follow_the_screen(browser: Browser) -> None:
 
 
 def test_search_among_a_million(browser: Browser) -> None:
-    """What is found is shown as it is found; how far it is; it can be stopped."""
+    """Records are shown as they are found, and so is the progress; the search can be stopped."""
     browser.open("/records?topic=many")
     browser.choose("begin", "oldest")
     browser.fill("text", "event 0999")
@@ -203,8 +203,8 @@ def test_keys(browser: Browser) -> None:
     browser.wait(lambda: browser.texts("td[data-label=topic]") == ["orders"], "the topics found")
 
 
-def test_pages_renew_themselves(stage: Stage, browser: Browser) -> None:
-    """And somebody who is typing keeps what was typed."""
+def test_pages_refresh_themselves(stage: Stage, browser: Browser) -> None:
+    """What a visitor is typing stays."""
 
     async def write() -> None:
         async with Producer(stage.broker.address) as producer:
@@ -221,7 +221,7 @@ def test_pages_renew_themselves(stage: Stage, browser: Browser) -> None:
 
 
 def test_a_broker_is_killed_while_somebody_looks(stage: Stage, browser: Browser) -> None:
-    """The page says who was asked, and is itself again once a broker answers."""
+    """The page says which brokers were asked, and recovers once one of them answers."""
     browser.open("/topic?name=orders")
     browser.run("window.isTheSamePage = true")
     stage.broker.kill9()

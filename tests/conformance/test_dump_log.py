@@ -43,7 +43,7 @@ Dump = Callable[..., str]
 
 @pytest.fixture
 def dump(tool_runner: ToolRunner) -> Dump:
-    """Run kafka-dump-log on files; give what it prints."""
+    """Run kafka-dump-log on files, and return what it prints."""
     tools = KafkaTools("", tool_runner)
 
     def run(files: list[Path], *options: str) -> str:

@@ -1,4 +1,4 @@
-"""A cluster for tests begins with what a node of Apache Kafka left that was killed."""
+"""A cluster for tests begins with the log directory of a node of Apache Kafka that was killed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ pytestmark = waits_for_java
 
 
 def print_vectors(seed: int) -> list[str]:
-    """Let Java decide."""
+    """Return the partitions that the Java client chooses."""
     return run_program(PROGRAM, seed)
 
 

@@ -30,7 +30,7 @@ LETTERS = "abkKſK sS0._-éÉ1α\n"
 
 
 def judge(questions: Iterable[tuple[str, list[str]]]) -> list[str]:
-    """Let RE2/J answer."""
+    """Return RE2/J's answers."""
     lines = (
         ",".join(base64.b64encode(each.encode()).decode() for each in (pattern, *texts))
         for pattern, texts in questions
@@ -39,7 +39,7 @@ def judge(questions: Iterable[tuple[str, list[str]]]) -> list[str]:
 
 
 def ours(pattern: str, texts: list[str]) -> str:
-    """Our answer, in the judge's form."""
+    """Return our answer in the form of RE2/J's."""
     try:
         Pattern(pattern)
     except PatternError as error:

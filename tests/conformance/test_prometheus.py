@@ -110,7 +110,7 @@ class Prometheus:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[tuple[Cluster, Prometheus]]:
-    """Three nodes of the test's own, each with a metrics listener, and who scrapes them."""
+    """Three nodes of the test's own, each with a metrics listener, and the server that scrapes."""
     cluster = Cluster(tmp_path / "cluster")
     targets = []
     for node, port in zip(cluster.brokers, some_ports(3), strict=True):
@@ -207,7 +207,7 @@ def as_grafana(query: str) -> str:
 
 
 def test_rules_and_dashboard_ask_for_metrics_that_exist() -> None:
-    """In every expression, by labels that one of its metrics has."""
+    """Every expression does, and groups by labels that one of its metrics has."""
     labels = {family.name: {*family.labels, "le"} for family in FAMILIES}
     queries = dashboard_queries() + RULES.read_text().split("- alert:")
     asked = set()

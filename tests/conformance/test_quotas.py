@@ -186,7 +186,7 @@ def consume_with_librdkafka(address: str, topic: str) -> float:
 
 
 def consume_with_java(tools: KafkaTools, topic: str) -> float:
-    """Let the tool tell each second how much it has; the rate until the measured time is over."""
+    """Return the rate over the measured time, by what the tool prints each second."""
     done = tools.run(
         "kafka-consumer-perf-test",
         *("--topic", topic, "--num-records", "33000", "--fetch-size", "65536"),

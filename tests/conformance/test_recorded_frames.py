@@ -122,7 +122,7 @@ def test_frame_decodes_to_what_kafka_read(frame: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("frame", READABLE, ids=frame_id)
 def test_frame_encodes_to_the_same_bytes(frame: dict[str, Any]) -> None:
-    """What was decoded encodes to the bytes that came, without what was left over."""
+    """What was decoded encodes to the same bytes, without those left over."""
     data, header_class, header_version, body_class, version = parts_of(frame)
     header, pos = decode(header_class, header_version, data)
     body, end = decode(body_class, version, data, pos)

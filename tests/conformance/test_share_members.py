@@ -59,7 +59,7 @@ def produce(client: RawClient, topic: str, batches: int) -> None:
 
 
 def produce_to_leaders(cluster: Cluster, topic: str, batches: int) -> None:
-    """The same in a cluster, whose partitions may have their leaders anywhere."""
+    """The same in a cluster, in which any broker may lead a partition."""
     for partition in range(PARTITIONS):
         with cluster.node(cluster.leader(topic, partition)).client() as client:
             for _ in range(batches):
@@ -76,7 +76,7 @@ def create_replicated(cluster: Cluster, name: str) -> str:
 
 
 def wait_until_done(model: ShareModel, ends: dict[int, int]) -> None:
-    """Wait until every record is accepted, rejected, or delivered as often as may be."""
+    """Wait until every record is accepted, rejected, or at the limit of its deliveries."""
     deadline = time.monotonic() + DRAIN_S
     while left := model.open_records(ends):
         assert not model.errors, model.errors[:10]

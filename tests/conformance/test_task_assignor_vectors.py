@@ -19,12 +19,12 @@ pytestmark = waits_for_java
 
 
 def print_cases(*arguments: str) -> list[str]:
-    """Let Java decide."""
+    """Return the assignments of Apache Kafka's group coordinator."""
     return run_program(PROGRAM, *arguments)
 
 
 def test_recorded_cases_are_what_java_decides() -> None:
-    """The file of the unit tests can be made again, and holds nothing else."""
+    """What is in the file of the unit tests is what Java returns now."""
     assert print_cases(*RECORDED_ARGUMENTS) == RECORDED.read_text().splitlines()
 
 

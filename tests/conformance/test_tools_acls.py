@@ -54,7 +54,7 @@ def pattern(kind: str, name: str, pattern_type: str = "LITERAL") -> str:
 
 
 def test_what_producers_and_consumers_need(acls: Callable[..., Completed]) -> None:
-    """The tool's short ways to say it; listed by topic, by principal, and removed again."""
+    """By the tool's short options; listed by topic, by principal, and removed again."""
     topic, group = pattern("TOPIC", "orders"), pattern("GROUP", "billing")
     acls("--add", "--allow-principal", "User:p", "--producer", "--topic", "orders")
     acls(
@@ -85,7 +85,7 @@ def test_what_producers_and_consumers_need(acls: Callable[..., Completed]) -> No
 
 
 def test_patterns_hosts_and_denials(acls: Callable[..., Completed]) -> None:
-    """Those that apply to a name are found by it, and by it alone."""
+    """A name finds the ACLs that apply to it, and no others."""
     acls(
         *("--add", "--allow-principal", "User:a", "--operation", "All"),
         *("--topic", "log-", "--resource-pattern-type", "prefixed"),

@@ -57,7 +57,7 @@ def test_what_a_subscription_cannot_be(
 
 @pytest.mark.skipif(KIND != "kraftrio", reason="of our own metrics")
 def test_java_clients_push_what_was_asked_for(tmp_path: Path, tool_runner: ToolRunner) -> None:
-    """Nothing else, and only those whose id the pattern fits; they are shown beside our own."""
+    """Nothing else, and only clients whose id matches; metrics are shown beside our own."""
     (port,) = some_ports(1)
     with Broker(tmp_path / "broker", metrics_listener=f"127.0.0.1:{port}") as broker:
         kafka = KafkaTools(broker.address, tool_runner)

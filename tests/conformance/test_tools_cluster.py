@@ -34,7 +34,7 @@ def test_protocols_of_groups_are_offered(kafka: KafkaTools) -> None:
 
 
 def test_cluster_tool(kafka: KafkaTools, broker: Broker) -> None:
-    """The cluster's id and endpoints are told; the id is the one in the data folder."""
+    """The cluster's id and endpoints are shown; the id is the one in the data folder."""
     (line,) = kafka.run("kafka-cluster", "cluster-id").lines
     cluster_id = line.removeprefix("Cluster ID: ")
     assert re.fullmatch(UUID, cluster_id)
@@ -148,6 +148,6 @@ def test_leader_election_of_all_and_of_none(kafka: KafkaTools, topic: str) -> No
 
 
 def test_no_reassignments(kafka: KafkaTools) -> None:
-    """No reassignment goes on in a cluster where nobody asked for one."""
+    """No reassignment is under way in a cluster where nobody asked for one."""
     done = kafka.run("kafka-reassign-partitions", "--list")
     assert "No partition reassignments found." in done.output

@@ -94,7 +94,7 @@ def test_describe_idle_group(
 def test_describe_beside_an_open_transaction(
     kafka: KafkaTools, bootstrap: str, filled: str, idle_group: str
 ) -> None:
-    """What the group has committed is shown until the transaction that goes further is, too."""
+    """The group's committed offset is shown until the transaction that raises it is committed."""
     with RawClient(bootstrap) as client:
         wait_for_transactions(client)
         producer = TransactionalProducer(client, idle_group).init()
@@ -216,7 +216,7 @@ def test_reset_offsets(kafka: KafkaTools, filled: str, idle_group: str) -> None:
 def test_reset_by_file_and_time(
     kafka: KafkaTools, filled: str, idle_group: str, tmp_path: Path
 ) -> None:
-    """What a dry run exports is what a file of it sets; durations count back from now."""
+    """What a dry run exports a file with that sets; durations count back from now."""
     whole = ["--topic", filled]
     asked = [*whole, "--to-offset", "2", "--dry-run", "--export"]
     exported = kafka.run(TOOL, "--group", idle_group, "--reset-offsets", *asked).lines

@@ -87,7 +87,7 @@ def test_delete_records(kafka: KafkaTools, topic: str, tmp_path: Path) -> None:
 
 
 def test_log_dirs(kafka: KafkaTools, broker: Broker, unique_topic: Callable[[], str]) -> None:
-    """kafka-log-dirs tells the folder and the size in bytes of each partition."""
+    """kafka-log-dirs shows the folder and the size in bytes of each partition."""
     topic = kafka.create_topic(unique_topic(), partitions=2)
     kafka.produce(topic, ["k\tvalue"], "--reader-property", "parse.key=true")
     done = kafka.run("kafka-log-dirs", "--describe", "--topic-list", topic)

@@ -59,7 +59,7 @@ def test_verifiable_producer_and_consumer(
 def test_what_is_consumed_is_what_was_acknowledged(
     kafka: KafkaTools, unique_topic: Callable[[], str], unique_group: Callable[[], str]
 ) -> None:
-    """Key, value, partition and offset of every record are read as the producer was told."""
+    """Key, value, partition and offset of every record read are those acknowledged."""
     topic = kafka.create_topic(unique_topic(), partitions=3)
     count = ["--max-messages", "3000"]
     sent = kafka.run("kafka-verifiable-producer", "--topic", topic, *count, "--acks", "-1",

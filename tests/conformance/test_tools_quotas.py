@@ -56,7 +56,7 @@ def test_a_quota_below_zero_is_refused_with_the_reason(kafka: KafkaTools) -> Non
     assert refused.exit_code != 0
 
 
-def test_a_tool_that_creates_too_much_is_told_so(
+def test_a_tool_that_creates_too_much_gets_an_error(
     kafka: KafkaTools, unique_topic: Callable[[], str], tmp_path: Path
 ) -> None:
     """With the reason; it does not try again by itself."""

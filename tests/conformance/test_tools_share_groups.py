@@ -123,7 +123,7 @@ def test_members_of_a_group_are_described(
 
 
 def test_offsets_are_reset_in_every_form(kafka: KafkaTools, filled: str, idle_group: str) -> None:
-    """--to-earliest, --to-latest, --to-datetime; of topics, partitions, all; tried or done."""
+    """--to-earliest, --to-latest, --to-datetime; topics, partitions, all; also dry runs."""
     topic = ("--topic", filled)
     before = offsets_of(kafka, idle_group)
     assert reset(kafka, idle_group, *topic, "--to-latest", "--dry-run") == {"0": "10", "1": "0"}
@@ -158,7 +158,7 @@ def test_offsets_of_a_new_group_are_reset(
 
 
 def test_offsets_are_deleted(kafka: KafkaTools, filled: str, idle_group: str) -> None:
-    """Topic by topic; what is not there is told."""
+    """Topic by topic; for a topic that does not exist the tool says so."""
     done = kafka.run(TOOL, "--delete-offsets", "--group", idle_group, "--topic", filled)
     assert {"TOPIC": filled, "STATUS": "Successful"} in done.rows("TOPIC")
     assert offsets_of(kafka, idle_group) == {}

@@ -45,7 +45,7 @@ class Application(WireScript):
             list(self.run(command))
 
     def wait_for(self, command: str, answer: str) -> bool:
-        """Repeat a command until it is answered so; False if that does not come to be."""
+        """Repeat a command until it has this answer; False if it never has."""
         deadline = time.monotonic() + 20
         while list(self.run(command)) != [answer]:
             if time.monotonic() > deadline:
@@ -78,7 +78,7 @@ def application(bootstrap: str, unique_group: Callable[[], str]) -> Iterator[App
 
 
 def test_describe(kafka: KafkaTools, application: Application) -> None:
-    """Each form shows what the member has, how far the group is, and what it is to have."""
+    """Each form: what the member has, how far the group is, and the target assignment."""
     group = application.group_id
     states = kafka.run(TOOL, "--list", "--state").rows("GROUP")
     assert {"GROUP": group, "STATE": "Stable"} in states
@@ -105,7 +105,7 @@ def test_describe(kafka: KafkaTools, application: Application) -> None:
 
 
 def test_a_group_at_work_is_left_alone(kafka: KafkaTools, application: Application) -> None:
-    """Offsets are reset, and groups deleted, without members only."""
+    """Offsets are reset, and groups deleted, only while there are no members."""
     group = application.group_id
     reset = ("--reset-offsets", "--to-earliest", "--execute", "--all-input-topics")
     refused = kafka.run(TOOL, *reset, "--group", group, check=False)
@@ -134,7 +134,7 @@ def test_reset_and_delete(kafka: KafkaTools, application: Application) -> None:
 
 
 def test_commits_are_fenced_by_epoch(application: Application) -> None:
-    """A member of an earlier epoch commits for tasks that it has had since then only."""
+    """A member in an earlier epoch commits only for tasks that it has had since then."""
     assert application.commit(2, 4) is ErrorCode.STALE_MEMBER_EPOCH
     assert application.commit(2, 2) is ErrorCode.STALE_MEMBER_EPOCH
     application.do("beat a rack=r1")  # to epoch 4, with the tasks of epoch 3

@@ -38,7 +38,7 @@ def tls(broker: TlsBroker, tool_runner: ToolRunner) -> KafkaTools:
 
 
 def certificate(folder: Path, kind: str = "PEM", name: str = "client") -> dict[str, str]:
-    """What a client shows and believes, in stores of a kind."""
+    """A client's certificate and the ones it trusts, in stores of a kind."""
     return key_store(folder, CA.client("alice"), kind, name=f"{name}-own") | trust_store(
         folder, CA, kind=kind, name=f"{name}-ca"
     )

@@ -150,7 +150,7 @@ def test_recreated_topic_is_empty_and_new(
 
 
 def test_filters(kafka: KafkaTools, topic: str, unique_topic: Callable[[], str]) -> None:
-    """The filters of --describe name only what they ask for; one healthy node has no trouble."""
+    """The filters of --describe list only what matches; on one healthy node nothing does."""
     special = kafka.create_topic(unique_topic(), segment_bytes=2000000)
     overrides = kafka.run(TOOL, "--describe", "--topics-with-overrides")
     assert any(special in line and "segment.bytes=2000000" in line for line in overrides.lines)

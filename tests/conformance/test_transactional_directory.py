@@ -1,4 +1,4 @@
-"""A log of transactions that ours wrote is one of Apache Kafka's own, and the other way round.
+"""Apache Kafka opens a log of transactions that ours wrote, and the other way round.
 
 In a recorded data folder the log of one topic is replaced by one that our engine wrote, stopped in
 good order, so that Apache's broker believes its indexes and snapshots; what the broker then answers
@@ -104,7 +104,7 @@ def opened(data: Path) -> Iterator[PartitionLog]:
 
 
 def write(data: Path) -> None:
-    """Put our log in the place of the recorded one."""
+    """Replace the recorded log by ours."""
     shutil.copytree(RECORDED, data)
     shutil.rmtree(data / "txn-0")
     (data / "txn-0").mkdir()
@@ -162,7 +162,7 @@ def aborted_in(log: PartitionLog) -> set[tuple[int, int]]:
 
 
 def aborted_transactions(client: RawClient, end_offset: int) -> set[tuple[int, int]]:
-    """Those that fetches of all that is committed name; each fetch reads of one segment."""
+    """The aborted transactions that read_committed fetches list; each reads one segment."""
     found: set[tuple[int, int]] = set()
     offset = 0
     while offset < end_offset:

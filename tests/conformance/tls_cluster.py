@@ -52,7 +52,7 @@ class TlsCluster(Cluster):
         }
 
     def renew(self, node_id: int, identity: Identity | None = None) -> Properties:
-        """Put another key store in the place of a node's."""
+        """Replace a node's key store by another one."""
         identity = identity or self.authority.server(f"node-{node_id}")
         return key_store(self._directory, identity, name=f"node-{node_id}-keys")
 

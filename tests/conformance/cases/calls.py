@@ -76,7 +76,7 @@ def now_ms() -> int:
 
 
 def batch_of(*values: bytes | None, timestamp: int | None = None, **options: Any) -> bytearray:
-    """Build a batch with a record for each value, of now unless told otherwise."""
+    """Build a batch with a record for each value, with the present time unless one is given."""
     at = now_ms() if timestamp is None else timestamp
     return build_batch([Record(0, at, None, value) for value in values], **options)
 
@@ -213,7 +213,7 @@ def produce(
 
 
 def append(client: RawClient, topic: str, *values: bytes | None, partition: int = 0) -> int:
-    """Produce a batch that has to be taken; return its base offset."""
+    """Produce a batch, which must succeed; return its base offset."""
     answer = produce(client, topic, batch_of(*values), partition)
     assert answer.error_code == ErrorCode.NONE, answer
     return answer.base_offset
@@ -322,7 +322,7 @@ def delete_records(
 
 
 def new_producer_id(client: RawClient) -> int:
-    """Get a producer id of one's own, with epoch 0."""
+    """Get a new producer id, with epoch 0."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     deadline = time.monotonic() + SETTLE_DEADLINE_S
     while True:

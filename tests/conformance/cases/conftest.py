@@ -34,7 +34,7 @@ def new_topic(client: RawClient, unique_topic: Callable[[], str]) -> Callable[..
 
 @pytest.fixture(scope="session")
 def transaction_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that aborts within a blink what has timed out, for all cases of transactions."""
+    """A broker that aborts at once what has timed out, for all cases of transactions."""
     shared = start_broker(
         tmp_path_factory.mktemp("transactions"),
         transaction_abort_timed_out_transaction_cleanup_interval_ms=200,

@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848), which says exactly what a test has it say."""
+"""A member of a consumer group (KIP-848) that sends exactly what a test has it send."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Partitions = dict[bytes, list[int]]
 
 @dataclass
 class ConsumerMember:
-    """What one consumer says to its coordinator, and what it was last told."""
+    """What one consumer sends to its coordinator, and what that answered last."""
 
     client: RawClient
     group: str
@@ -41,7 +41,7 @@ class ConsumerMember:
     assigned: Partitions = field(default_factory=dict)
 
     def heartbeat(self, version: int = 1, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """Send one, and take over what it is answered; fields are the request's."""
+        """Send a heartbeat, and adopt what its answer says; fields are the request's."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group, member_id=self.member_id, member_epoch=self.epoch
         )
@@ -70,7 +70,7 @@ class ConsumerMember:
         return self.heartbeat(**{**known, **fields})
 
     def confirm(self) -> ConsumerGroupHeartbeatResponse:
-        """Tell what it owns: all that it was assigned last."""
+        """Send what it owns: all that it was assigned last."""
         owned = [
             ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in self.assigned.items()
@@ -88,7 +88,7 @@ class ConsumerMember:
     def commit_code(
         self, topic: str, epoch: int | None = None, offset: int = 1, version: int = 9
     ) -> ErrorCode:
-        """Commit an offset of partition 0; the answer."""
+        """Commit an offset of partition 0; return the answer."""
         request = OffsetCommitRequest(
             group_id=self.group,
             member_id=self.member_id,
@@ -108,7 +108,7 @@ class ConsumerMember:
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
     def fetch_code(self, topic: str, epoch: int | None = None) -> ErrorCode:
-        """Fetch the offset of partition 0; the answer of the group."""
+        """Fetch the offset of partition 0; return the group's part of the answer."""
         group = OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=self.member_id,

@@ -32,14 +32,14 @@ JOIN_DEADLINE_S = 30.0
 
 
 def subscription(*topics: str) -> bytes:
-    """Encode what a consumer of some topics says of itself, which Apache Kafka reads, too."""
+    """Encode the subscription of a consumer of some topics, which Apache Kafka reads, too."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 @dataclass
 class Member:
-    """What one consumer says to its coordinator, and what it was last told."""
+    """What one consumer sends to its coordinator, and what that answered last."""
 
     client: RawClient
     group: str
@@ -90,7 +90,7 @@ class Member:
         return self.end_join()
 
     def get_member_id(self) -> None:
-        """Let a dynamic member have its id, which is then pending (KIP-394)."""
+        """Get an id for a dynamic member, which is then pending (KIP-394)."""
         response = self.try_join()
         assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
 
@@ -128,7 +128,7 @@ class Member:
     def sync(
         self, assignments: dict[str, bytes] | None = None, version: int = 5
     ) -> SyncGroupResponse:
-        """Give out the assignments (as leader) or wait for one's own."""
+        """Send the assignments (as leader), or wait for its own."""
         response = self.client.call(self.sync_request(assignments), version)
         assert isinstance(response, SyncGroupResponse)
         return response
@@ -144,7 +144,7 @@ class Member:
         return int(self.client.call(request, version).error_code)
 
     def leave(self) -> LeaveGroupResponse:
-        """Leave by one's id and instance."""
+        """Leave, by member id and instance id."""
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
         response = self.client.call(LeaveGroupRequest(group_id=self.group, members=[identity]))
         assert isinstance(response, LeaveGroupResponse)
@@ -185,7 +185,7 @@ def together(first: Member, *others: Member) -> list[JoinGroupResponse]:
 
 
 def wait_for_heartbeat(member: Member, code: ErrorCode) -> None:
-    """Send heartbeats until one is answered so."""
+    """Send heartbeats until one has this answer."""
     deadline = time.monotonic() + JOIN_DEADLINE_S
     while (found := member.heartbeat()) != code:
         assert found == ErrorCode.NONE

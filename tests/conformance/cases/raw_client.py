@@ -1,4 +1,4 @@
-"""A client that only does what a test tells it: one socket, one frame after the other.
+"""A client that only does what a test asks of it: one socket, one frame after the other.
 
 `RawClient.call` sends a request object in a version and returns the response object; it checks the
 correlation id and that the response holds not one byte more than its version's layout. Below that,
@@ -64,7 +64,7 @@ class RawClient:
         return taken
 
     def is_closed(self, timeout_s: float = 5.0) -> bool:
-        """Wait for the broker to close the connection; False when it says something instead."""
+        """Wait for the broker to close the connection; False when it sends something instead."""
         try:
             self._read(len(self._buffer) + 1, timeout_s)
         except ConnectionClosed:
@@ -98,7 +98,7 @@ class RawClient:
         return encode(header, request_header_version(key, version)) + encode(request, version)
 
     def send(self, request: Any, version: int | None = None) -> int:
-        """Send a request, in the newest version unless told otherwise; return its id."""
+        """Send a request, in the newest version unless one is given; return its correlation id."""
         correlation_id = next(self._correlation_ids)
         self.send_frame(self.frame_of(request, _version(request, version), correlation_id))
         return correlation_id

@@ -97,7 +97,7 @@ class Senders:
         self.things: dict[tuple[str, str], Things] = {}
 
     def prepare(self) -> None:
-        """Make topics and coordinators first, and close the broker to everybody else then."""
+        """Make topics and coordinators first, and then shut everybody else out of the broker."""
         numbers = itertools.count(1)
         for name in self.cases:
             for sender in SENDERS:
@@ -160,7 +160,7 @@ class Senders:
             assert {one.error_code for one in response.results} == {ErrorCode.NONE}
 
     def _wait_closed(self) -> None:
-        """Wait until the node decides by the ACLs: they come to it with the metadata."""
+        """Wait until the node enforces the ACLs, which reach it with the metadata."""
         nobody = self.hosts[next(iter(self.cases)), "nobody"]
         asked = DescribeAclsRequest(
             resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
@@ -172,7 +172,7 @@ class Senders:
                 time.sleep(0.02)
 
     def answer(self, name: str, sender: str) -> str:
-        """Send a request, and give what of its answer tells who may do what."""
+        """Send a request, and return what its answer says about who may do what."""
         case, things = self.cases[name], self.things[name, sender]
         with RawClient(self._asked, from_host=self.hosts[name, sender]) as client:
             try:
@@ -185,7 +185,7 @@ class Senders:
 
 
 def _own(things: Things, kind: ResourceType) -> list[str]:
-    """What a sender has rights on: of topics also one that it may want to make."""
+    """What a sender has rights on, including a topic that does not exist and may be created."""
     return {
         ResourceType.TOPIC: [things.topics[0], f"{things.topics[0]}-new"],
         ResourceType.GROUP: [things.groups[0]],
@@ -267,7 +267,7 @@ _COUNTED = {"configs", "matching_acls", "resources", "config_resources"}
 
 
 def shown(message: Any, version: int, names: Names) -> str:
-    """Give error codes, names and rights in a message, entry by entry in the order of names."""
+    """Return error codes, names and rights in a message, entry by entry in the order of names."""
     parts = []
     for field in spec_of(type(message)).fields:
         value = getattr(message, field.name)

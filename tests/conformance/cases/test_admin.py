@@ -1,4 +1,4 @@
-"""Topics, partitions, configs and log folders: what an admin may change, and what he is told."""
+"""Topics, partitions, configs and log folders: what an admin may change, and the answers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def exists(client: RawClient, name: str) -> bool:
 def test_create_in_every_version(
     client: RawClient, unique_topic: Callable[[], str], version: int
 ) -> None:
-    """The answer tells the topic's counts and configs from 5, its id from 7 on."""
+    """The answer has the topic's counts and configs from version 5, its id from 7 on."""
     name = unique_topic()
     (result,) = create(client, creatable(name, 3, cleanup_policy="compact"), version=version)
     assert (result.name, result.error_code, result.error_message) == (name, NONE, None)
@@ -128,7 +128,7 @@ def test_create_in_every_version(
 def test_refused_creations(
     client: RawClient, name: str, partitions: int, factor: int, code: ErrorCode
 ) -> None:
-    """Nothing is created, and the reason is told."""
+    """Nothing is created, and the answer gives the reason."""
     for version in (2, 7):
         (result,) = create(client, creatable(name, partitions, factor), version=version)
         assert result.error_code == code
@@ -155,7 +155,7 @@ def test_defaults_of_the_cluster(client: RawClient, unique_topic: Callable[[], s
 
 
 def test_validation_creates_nothing(client: RawClient, unique_topic: Callable[[], str]) -> None:
-    """But tells what would be."""
+    """But says what would be created."""
     name = unique_topic()
     (result,) = create(client, creatable(name, 4), validate_only=True)
     assert (result.error_code, result.num_partitions, result.replication_factor) == (NONE, 4, 1)
@@ -289,7 +289,7 @@ def test_an_oversized_request_leaves_the_controller_alive(
 def test_delete_in_every_version(
     client: RawClient, new_topic: Callable[..., str], unique_topic: Callable[[], str], version: int
 ) -> None:
-    """An unknown topic is told as such."""
+    """An unknown topic is answered as unknown."""
     topic, missing = new_topic(), unique_topic()
     request = DeleteTopicsRequest(
         topic_names=[topic, missing],
@@ -407,7 +407,7 @@ def value_of(client: RawClient, topic: str, name: str) -> str | None:
 def test_lists_are_appended_to_and_subtracted_from(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:
-    """Item by item; what is there is not there twice, what is missing is not missed."""
+    """Item by item; appending what is there, or subtracting what is not, changes nothing."""
     topic, policy = new_topic(), "cleanup.policy"
     assert alter_config(client, topic, (policy, SUBTRACT, "delete"))[0] in (NONE, INVALID_CONFIG)
     assert alter_config(client, topic, (policy, SET, "delete")) == (NONE, None)
@@ -440,7 +440,7 @@ def test_refused_config_changes(
     changes: list[tuple[str, int, str | None]],
     code: ErrorCode,
 ) -> None:
-    """Nothing changes, and the reason is told."""
+    """Nothing changes, and the answer gives the reason."""
     topic = new_topic()
     found, message = alter_config(client, topic, ("flush.ms", SET, "9"), *changes)
     assert (found, bool(message)) == (code, True)
@@ -564,7 +564,7 @@ def test_synonyms_and_documentation_when_asked_for(
 
 
 def test_configs_of_brokers(make_broker: Callable[..., Broker]) -> None:
-    """Each value tells where it comes from: the file, a change for all or for one broker."""
+    """Each value has its source: the file, or a change for all brokers or for one."""
     broker = make_broker(log_retention_ms=77_000)
     with RawClient(broker.address) as client:
         (node,) = client.call(MetadataRequest(topics=[])).brokers
@@ -612,7 +612,7 @@ def wait_for_config(
     ("kind", "name"), [(BROKER, "x"), (BROKER, "999"), (3, "x"), (1, "x")], ids=str
 )
 def test_resources_that_cannot_be_described(client: RawClient, kind: int, name: str) -> None:
-    """Brokers are numbers, and only the one that is asked tells of itself."""
+    """Brokers are named by number, and each describes only itself."""
     result = describe(client, kind, name)
     assert result.error_code == INVALID_REQUEST
     assert result.configs == []
@@ -667,7 +667,7 @@ def test_log_folders_are_described(
 def test_elections_that_are_not_needed(
     client: RawClient, new_topic: Callable[..., str], unique_topic: Callable[[], str], version: int
 ) -> None:
-    """The preferred replica leads already; asked of all partitions, this is not worth telling."""
+    """The preferred replica leads already; asked for all partitions, the answer omits these."""
     topic, missing = new_topic(partitions=2), unique_topic()
     request = ElectLeadersRequest(
         topic_partitions=[

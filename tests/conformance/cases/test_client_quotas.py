@@ -305,7 +305,7 @@ def test_filters_of_quotas_that_make_no_sense(
 def topics_created(
     client: RawClient, *topics: tuple[str, int], version: int = 7
 ) -> tuple[list[ErrorCode], int]:
-    """Create topics of so many partitions; the codes, and how long to wait."""
+    """Create topics of so many partitions; return the codes, and how long to wait."""
     request_ = CreateTopicsRequest(
         topics=[
             CreatableTopic(name=name, num_partitions=count, replication_factor=1)

@@ -235,7 +235,7 @@ def records_in_whole_batches(answer: PartitionData) -> list[int]:
 def test_what_one_partition_took_is_missing_for_the_others(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:
-    """max_bytes bounds the response; who gets nothing still learns its offsets."""
+    """max_bytes bounds the response; a partition without records still has its offsets."""
     topic = new_topic(partitions=5)
     for partition in range(5):
         append(client, topic, b"x" * 100_000, partition=partition)
@@ -366,7 +366,7 @@ class Session:
         return response
 
 
-def test_a_session_tells_only_news(client: RawClient, new_topic: Callable[..., str]) -> None:
+def test_a_session_returns_only_changes(client: RawClient, new_topic: Callable[..., str]) -> None:
     """First everything, then only partitions with records or changed offsets."""
     topic = new_topic(partitions=3)
     session = Session(client)
@@ -460,7 +460,7 @@ def test_a_session_that_forgot_everything_is_over(
 def test_every_partition_of_a_session_gets_its_turn(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:
-    """Who was served goes to the back, however full it is."""
+    """A partition that was served goes to the end of the queue, however many records it has."""
     topic = new_topic(partitions=10)
     for _ in range(5):
         append(client, topic, b"x" * 20_000, partition=0)
@@ -544,7 +544,7 @@ def test_an_unknown_id_fails_on_every_fetch_of_a_session(
 def test_sessions_over_a_deleted_and_recreated_topic(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:
-    """By id or by name, the reader is told, again and again, and never stalls in silence."""
+    """By id or by name, each fetch has an error: the reader never stalls without one."""
     topic = new_topic()
     append(client, topic, b"v")
     by_id, by_name = Session(client, 17), Session(client)

@@ -120,7 +120,7 @@ def test_strange_software_name_is_an_invalid_request(
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "x.y-z.9", "0"])
 def test_usual_software_names_are_accepted(client: RawClient, name: str) -> None:
-    """One character is enough, and dots and hyphens may stand within."""
+    """One character is enough, and dots and hyphens may be inside."""
     request = ApiVersionsRequest(client_software_name=name, client_software_version="4.3.1")
     assert client.call(request).error_code == ErrorCode.NONE
 
@@ -264,7 +264,7 @@ def test_produce_without_acks_takes_no_place_in_the_order(
 def test_failed_produce_without_acks_closes_the_connection(
     connect: Callable[[], RawClient], unique_topic: Callable[[], str]
 ) -> None:
-    """Only so does such a producer learn that it has to look at the metadata again."""
+    """Only by this does such a producer learn that it must refresh its metadata."""
     client = connect()
     client.send(produce_request(unique_topic(), batch_of(b"x"), acks=0), 9)
     assert client.is_closed()

@@ -1,4 +1,4 @@
-"""Settings of groups: what is allowed, with which sentence it is refused, and what is shown."""
+"""Settings of groups: which values are allowed, how others are refused, and what is shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUP_SOURCE, DEFAULT_SOURCE = 8, 5
 def alter(
     client: RawClient, group: str, name: str, value: str | None
 ) -> tuple[ErrorCode, str | None]:
-    """Set one setting; None: to its default. The answer."""
+    """Set one setting, to its default if None; return the answer."""
     config = IncrementalAlterableConfig(
         name=name, config_operation=DELETE if value is None else SET, value=value
     )
@@ -136,7 +136,7 @@ def test_refused(
     ],
 )
 def test_allowed(client: RawClient, unique_group: Callable[[], str], name: str, value: str) -> None:
-    """Shown as the group's own, before what it would be; taken back, it is the broker's again."""
+    """It is shown as the group's own, before the broker's; once unset, the broker's is back."""
     group = unique_group()
     assert alter(client, group, name, value)[0] == ErrorCode.NONE
     deadline = time.monotonic() + 15

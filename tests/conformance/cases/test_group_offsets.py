@@ -65,7 +65,7 @@ def test_commit_by_name_in_every_version(
     unique_group: Callable[[], str],
     version: int,
 ) -> None:
-    """From outside of any generation; every version of OffsetFetch tells it."""
+    """From outside of any generation; every version of OffsetFetch returns it."""
     topic, group = new_topic(), unique_group()
     request = commit_request(group, topic, 41, metadata="note")
     request.topics[0].partitions[0].committed_leader_epoch = 3
@@ -168,7 +168,7 @@ def test_what_cannot_be_committed(
     unique_topic: Callable[[], str],
     unique_group: Callable[[], str],
 ) -> None:
-    """For a partition that is not there, and with too long a note; others are."""
+    """For a partition that does not exist, or with too long metadata; the others are committed."""
     topic, group = new_topic(), unique_group()
     assert commit_code(client, commit_request(group, unique_topic(), 1)) == UNKNOWN
     assert commit_code(client, commit_request(group, topic, 1, partition=5)) == UNKNOWN
@@ -185,10 +185,10 @@ def test_what_cannot_be_committed(
     assert fetch_offset(client, group, topic).committed_offset == 1
 
 
-def test_null_note(
+def test_null_metadata(
     client: RawClient, new_topic: Callable[..., str], unique_group: Callable[[], str]
 ) -> None:
-    """It is an empty one when fetched."""
+    """It is an empty string when fetched."""
     topic, group = new_topic(), unique_group()
     assert commit_code(client, commit_request(group, topic, 1, metadata=None)) == NONE
     assert fetch_offset(client, group, topic).metadata == ""

@@ -1,4 +1,4 @@
-"""Classic groups: rebalances, static members, and what each mistake is answered."""
+"""Classic groups: rebalances, static members, and the error for each mistake."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_member_alone_in_every_version(
 def test_assignments_are_relayed_untouched(
     connect: Connect, unique_group: Callable[[], str]
 ) -> None:
-    """Whatever bytes they are; who was left out gets empty ones."""
+    """Whatever bytes they are; a member that was left out gets an empty one."""
     group = unique_group()
     members = [Member(connect(), group) for _ in range(3)]
     responses = together(*members)
@@ -102,7 +102,7 @@ def test_assignments_are_relayed_untouched(
 
 
 def test_the_protocol_that_all_have_wins(connect: Connect, unique_group: Callable[[], str]) -> None:
-    """By the members' preferences; who has none in common is turned away."""
+    """By the members' preferences; a member that shares none with the others is refused."""
     group = unique_group()
     some, other = subscription("a"), subscription("b")
     first = Member(connect(), group, protocols=(("range", other), ("sticky", some)))
@@ -294,7 +294,7 @@ def test_several_members_leave_in_one_request(
 def test_a_static_member_comes_back_without_a_rebalance(
     connect: Connect, unique_group: Callable[[], str]
 ) -> None:
-    """Under a new id, with its old assignment; as leader it is told to skip assigning (v9)."""
+    """Under a new id, with its old assignment; as leader it skips the assignment (version 9)."""
     group = unique_group()
     before = alone(connect(), group, instance="one")
     after = Member(connect(), group, instance="one")

@@ -78,7 +78,7 @@ def test_all_topics_and_none(
 def test_named_topics_are_answered_one_by_one(
     client: RawClient, new_topic: Callable[..., str], unique_topic: Callable[[], str]
 ) -> None:
-    """Each with its own error; one named twice is told once."""
+    """Each with its own error; one that is named twice is answered once."""
     topic, missing = new_topic(partitions=3), unique_topic()
     response = ask(client, topic, missing, topic, "no/name")
     by_name = {one.name: one for one in response.topics}
@@ -103,7 +103,7 @@ def test_partition_of_a_single_node(client: RawClient, new_topic: Callable[..., 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
 def test_illegal_names_are_never_created(client: RawClient, name: str) -> None:
-    """Not even where the client would have it so."""
+    """Not even if the client allows it."""
     (topic,) = ask(client, name, create=True).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     every = client.call(MetadataRequest(topics=None))
@@ -126,7 +126,7 @@ def test_describing_does_not_create(client: RawClient, unique_topic: Callable[[]
 def test_asking_creates_a_topic_that_takes_records_soon(
     client: RawClient, unique_topic: Callable[[], str], version: int
 ) -> None:
-    """The first answers say that it is not there yet; clients before version 4 cannot say no."""
+    """The first answers have an error; clients before version 4 cannot forbid the creation."""
     missing = unique_topic()
     deadline = time.monotonic() + SETTLE_DEADLINE_S
     while True:
@@ -234,7 +234,7 @@ def test_controller_is_one_of_the_brokers(client: RawClient, broker: Broker, ver
     assert (node.host, node.port, node.rack) == (broker.host, broker.port, None)
 
 
-def test_authorized_operations_are_told_when_asked_for(
+def test_authorized_operations_are_returned_when_asked_for(
     client: RawClient, new_topic: Callable[..., str], unique_group: Callable[[], str]
 ) -> None:
     """Else the field holds the least integer, which stands for unknown."""
@@ -263,7 +263,7 @@ def test_authorized_operations_are_told_when_asked_for(
 
 
 def test_describe_cluster(client: RawClient, broker: Broker) -> None:
-    """The same brokers, controller and cluster as Metadata tells."""
+    """The same brokers, controller and cluster as in Metadata."""
     told = ask(client)
     for version in range(3):
         response = client.call(DescribeClusterRequest(), version)
@@ -364,7 +364,7 @@ def test_coordinator_of_an_unknown_type(client: RawClient) -> None:
 
 
 def test_endpoints_are_those_of_the_listener_asked(tmp_path: Path) -> None:
-    """A client must be told addresses that it can reach, which are those it came in by."""
+    """A client must get addresses that it can reach: those of the listener it connected to."""
     first, second = free_port_pair(), free_port_pair()
     listeners = [f"INNER://127.0.0.1:{first}", f"OUTER://127.0.0.1:{second}"]
     advertised = ["INNER://inner.test:1111", "OUTER://outer.test:2222"]

@@ -1,4 +1,4 @@
-"""Produce: what is taken, what is refused and with which code, and what a retry is answered."""
+"""Produce: what is accepted, what is refused and with which code, and the answer to a retry."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_negative_sequence_with_a_producer_id(
 def test_producer_ids_are_never_given_twice(
     make_broker: Callable[..., Broker],
 ) -> None:
-    """Also not after a crash: what was given out is not given again."""
+    """Nor after a crash."""
     broker = make_broker()
     given: list[int] = []
     for _ in range(3):
@@ -423,7 +423,7 @@ def produce_two(
 def test_transactional_batch_without_a_transactional_id(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:
-    """Nobody may write to a transaction that he does not name: nothing of the request is taken."""
+    """Nobody may write to a transaction without naming it: the whole request is refused."""
     topic = new_topic(partitions=2)
     batch = sealed(batch_of(b"v"), ATTRIBUTES_POS, ">h", 0x10)
     for answer in produce_two(client, topic, batch_of(b"plain"), batch):
@@ -466,7 +466,7 @@ def test_append_time_of_a_producer(client: RawClient, new_topic: Callable[..., s
 
 
 def test_unknown_codec(client: RawClient, new_topic: Callable[..., str], broker: Broker) -> None:
-    """Apache Kafka's answer is UNKNOWN_SERVER_ERROR, which tells a producer nothing."""
+    """Apache Kafka's answer is UNKNOWN_SERVER_ERROR, which says nothing to a producer."""
     topic = new_topic()
     answer = produce(client, topic, sealed(batch_of(b"v"), ATTRIBUTES_POS, ">h", 0x07))
     assert answer.error_code == (
@@ -535,7 +535,7 @@ def keyed_batch(*keys: bytes | None, **options: Any) -> bytearray:
 def test_records_without_keys_on_a_compacted_topic(
     client: RawClient, new_topic: Callable[..., str], codec: Compression
 ) -> None:
-    """All of them are named, from version 8 on; the batch is dropped whole."""
+    """The answer names all of them, from version 8 on; the whole batch is refused."""
     topic = new_topic(cleanup_policy="compact")
     batch = keyed_batch(None, b"k", None, compression=codec)
     answer = produce(client, topic, batch)

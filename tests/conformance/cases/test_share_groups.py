@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): who may fetch which partitions, and what each mistake is answered."""
+"""Share groups (KIP-932): who may fetch which partitions, and the error for each mistake."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DEADLINE_S = 20.0
 
 @dataclass
 class ShareMember:
-    """What one share consumer says to its coordinator, and what it was last told."""
+    """What one share consumer sends to its coordinator, and what that answered last."""
 
     client: RawClient
     group: str
@@ -63,7 +63,7 @@ class ShareMember:
     assigned: set[int] = field(default_factory=set)
 
     def heartbeat(self, **fields: Any) -> ShareGroupHeartbeatResponse:
-        """Send one, and take over what it is answered; fields are the request's."""
+        """Send a heartbeat, and adopt what its answer says; fields are the request's."""
         known = {"group_id": self.group, "member_id": self.member_id, "member_epoch": self.epoch}
         response = self.client.call(ShareGroupHeartbeatRequest(**{**known, **fields}))
         assert isinstance(response, ShareGroupHeartbeatResponse)
@@ -220,7 +220,7 @@ def test_members_share_partitions(member: MakeMember) -> None:
     assert {len(one.assigned) for one in members} <= {1, 2}
 
 
-def test_who_leaves_lets_go_of_its_partitions(member: MakeMember) -> None:
+def test_a_member_that_leaves_gives_up_its_partitions(member: MakeMember) -> None:
     """The other has them all at the next epoch."""
     first, second = member("first"), member("second")
     first.join()
@@ -233,7 +233,7 @@ def test_who_leaves_lets_go_of_its_partitions(member: MakeMember) -> None:
 
 
 def test_members_that_are_not_there(member: MakeMember) -> None:
-    """Neither may they say more, nor leave."""
+    """They may neither send heartbeats nor leave."""
     assert member().heartbeat(member_epoch=1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert member().leave() == ErrorCode.GROUP_ID_NOT_FOUND
     member().join()
@@ -243,7 +243,7 @@ def test_members_that_are_not_there(member: MakeMember) -> None:
 
 
 def test_epochs_of_heartbeats(member: MakeMember) -> None:
-    """The epoch before this one is let pass, as an answer may be lost; others are fenced."""
+    """The epoch before this one is accepted, since an answer may be lost; others are fenced."""
     one = member()
     one.join()
     settle(one, partitions=4)
@@ -295,7 +295,7 @@ def test_other_kinds_of_groups(client: RawClient, member: MakeMember, group: str
 def test_committed_offsets_are_those_of_a_group_that_is_not_there(
     client: RawClient, member: MakeMember, group: str, topic: str, member_id: str | None, epoch: int
 ) -> None:
-    """Nobody commits any, and whoever asks for them is told that there are none."""
+    """Nobody commits any, and who asks for them gets none."""
     member().join()
     assert commit_code(client, commit_request(group, topic, 1)) == ErrorCode.GROUP_ID_NOT_FOUND
     named = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
@@ -310,7 +310,7 @@ def test_committed_offsets_are_those_of_a_group_that_is_not_there(
 
 
 def test_a_topic_that_is_gone_is_an_error_of_its_own(client: RawClient, group: str) -> None:
-    """Not of the whole request, as in Apache Kafka 4.3.1, which serves the session no more then."""
+    """Not of the whole request, as in Apache Kafka 4.3.1, which then serves the session no more."""
     partition = ShareFetchPartition(partition_index=0, acknowledgement_batches=[])
     topic = ShareFetchTopic(topic_id=uuid.uuid4().bytes, partitions=[partition])
     response = client.call(
@@ -340,7 +340,7 @@ def test_a_topic_that_is_gone_is_an_error_of_its_own(client: RawClient, group: s
 def test_describing_and_listing(
     client: RawClient, member: MakeMember, group: str, topic: str
 ) -> None:
-    """A group is empty or stable, and its members are told with all they have."""
+    """A group is empty or stable, and its members are described with all they have."""
     assert describe(client, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     one = member()
     one.join()
@@ -418,7 +418,7 @@ def test_offsets_are_set_and_deleted(
 
 
 def test_offsets_make_a_group(client: RawClient, group: str, topic: str) -> None:
-    """To set them needs no group that is there; to delete them does."""
+    """Setting them needs no group; deleting them does."""
     deleted = delete_offsets(client, group, topic)
     assert deleted.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     deadline = time.monotonic() + DEADLINE_S

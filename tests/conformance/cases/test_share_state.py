@@ -1,4 +1,4 @@
-"""The state of share partitions: what is kept of it, and what each mistake is answered."""
+"""The state of share partitions: what is kept of it, and the error for each mistake."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SharePartition:
         assert code == NONE
 
     def write(self, *batches: StateBatch, code: ErrorCode = NONE, **fields: Any) -> None:
-        """Write batches, of the first epochs and from offset 0 unless told otherwise."""
+        """Write batches, in the first epochs and from offset 0 unless others are given."""
         fields = {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, **fields}
         assert self.code("Write", state_batches=list(batches), **fields) == code
 
@@ -140,7 +140,7 @@ def test_share_coordinators_before_version_6(client: RawClient) -> None:
 
 
 def test_a_state_that_was_never_initialized(partition: SharePartition) -> None:
-    """It can neither be read nor written; its summary is empty, and to delete it is nothing."""
+    """It can neither be read nor written; its summary is empty, and deleting it does nothing."""
     assert partition.code("Read", leader_epoch=0) == ErrorCode.INVALID_REQUEST
     partition.write(code=ErrorCode.INVALID_REQUEST)
     summary = partition.ask("ReadSummary", leader_epoch=0)
@@ -170,8 +170,8 @@ def test_a_deleted_state_is_gone(partition: SharePartition) -> None:
     assert partition.batches() == []
 
 
-def test_a_state_that_is_initialized_again_begins_anew(partition: SharePartition) -> None:
-    """Its batches are dropped; what led it stays known."""
+def test_a_state_that_is_initialized_again_begins_empty(partition: SharePartition) -> None:
+    """Its batches are dropped, its leader epoch is kept."""
     partition.start()
     partition.batches(leader_epoch=3)
     partition.write(batch(0, 9), leader_epoch=3)
@@ -207,7 +207,7 @@ def test_the_start_offset_cuts_batches(partition: SharePartition) -> None:
 
 
 def test_many_writes_add_up(partition: SharePartition) -> None:
-    """More writes than one snapshot covers: nothing of them is lost."""
+    """None is lost of more writes than one snapshot covers."""
     partition.start()
     for step in range(600):
         partition.write(batch(2 * step, 2 * step, ACKNOWLEDGED), start_offset=max(0, 2 * step - 20))

@@ -1,4 +1,4 @@
-"""What lies on disk: damaged files at start, retention, and topics that come and go."""
+"""Files on disk: damage that a start finds, retention, and topics that come and go."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ CHECKPOINTS = {
 
 
 @pytest.mark.parametrize("ending", ["kill -9", "clean stop"])
-def test_damaged_helper_files_are_made_anew(
-    make_broker: Callable[..., Broker], ending: str
-) -> None:
+def test_damaged_helper_files_are_rebuilt(make_broker: Callable[..., Broker], ending: str) -> None:
     """Indexes, snapshots and checkpoints can be missing, garbled or empty: the log has it all.
 
     One topic for each kind of damage, and all of the folder's checkpoints with the last of them.
@@ -130,8 +128,8 @@ def test_damaged_helper_files_are_made_anew(
             check(client, topic, producer_id)
 
 
-def test_a_torn_batch_at_the_end_is_cut_off(make_broker: Callable[..., Broker]) -> None:
-    """What a crash left half written was never acknowledged."""
+def test_a_torn_batch_at_the_end_is_truncated(make_broker: Callable[..., Broker]) -> None:
+    """A batch of which a crash left a part was never acknowledged."""
     broker = make_broker()
     with RawClient(broker.address) as client:
         topic = create_topic(client, "torn")
@@ -194,7 +192,7 @@ def wait_for_start(client: RawClient, topic: str, offset: int) -> None:
 
 
 def test_a_deleted_topic_stays_deleted(make_broker: Callable[..., Broker]) -> None:
-    """Over a crash right after the answer, and so does its successor's emptiness."""
+    """Also over a crash right after the answer; and a topic of its name stays empty."""
     broker = make_broker()
     with RawClient(broker.address) as client:
         for name in ("gone", "again"):

@@ -53,7 +53,7 @@ class Group(WireScript):
         return self._name
 
     def do(self, *commands: str) -> list[str]:
-        """Run commands; what comes of the last one."""
+        """Run commands; return the answer to the last one."""
         return [list(self.run(command)) for command in commands][-1]
 
     @property
@@ -110,8 +110,8 @@ def group(client: RawClient, unique_group: Callable[[], str]) -> Group:
     return Group(client, unique_group())
 
 
-def test_offsets_alone_give_way(group: Group) -> None:
-    """A group that only holds offsets becomes a streams group, which has them."""
+def test_a_group_of_offsets_becomes_a_streams_group(group: Group) -> None:
+    """With its offsets."""
     assert group.commit(8) is ErrorCode.NONE
     assert group.do("join a stateless")[0].startswith("epoch 2 ")
     assert group.fetch("a", 2) == (ErrorCode.NONE, 1)
@@ -119,7 +119,7 @@ def test_offsets_alone_give_way(group: Group) -> None:
 
 
 def test_members_of_other_protocols_stay_apart(group: Group) -> None:
-    """A streams group with members has none of another protocol; nor the other way."""
+    """A streams group with members takes none of another protocol, nor the other way round."""
     group.do("join a stateless")
     assert group.join_classic().error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     heartbeat = ConsumerGroupHeartbeatRequest(
@@ -148,8 +148,10 @@ def test_members_of_other_protocols_stay_apart(group: Group) -> None:
     assert group.do("beat a")[0].startswith("epoch 2 ")
 
 
-def test_a_classic_group_with_members_is_none_of_streams(group: Group, bootstrap: str) -> None:
-    """Whoever joins is refused, and the classic member notices nothing; empty it gives way."""
+def test_a_classic_group_with_members_does_not_become_a_streams_group(
+    group: Group, bootstrap: str
+) -> None:
+    """A streams member is refused, and the classic one notices nothing; once empty, it does."""
     with RawClient(bootstrap) as client:
         member = alone(client, group.group_id)
         assert group.do("join a stateless") == [
@@ -160,8 +162,8 @@ def test_a_classic_group_with_members_is_none_of_streams(group: Group, bootstrap
         assert group.do("join a stateless")[0].startswith("epoch 2 ")
 
 
-def test_an_empty_streams_group_gives_way(group: Group) -> None:
-    """To the classic protocol; its offsets stay."""
+def test_an_empty_streams_group_becomes_a_classic_group(group: Group) -> None:
+    """Its offsets stay."""
     group.do("join a stateless")
     assert group.commit(EPOCHS_VERSION, "a", 2) is ErrorCode.NONE
     group.do("leave a")
@@ -174,7 +176,7 @@ def test_an_empty_streams_group_gives_way(group: Group) -> None:
 
 
 def test_offsets_by_member_epoch(group: Group) -> None:
-    """A member fetches and commits in its epoch, by versions that tell it."""
+    """A member fetches and commits in its epoch, in the versions that have one."""
     group.do("join a stateless")
     assert group.fetch("a", 2) == (ErrorCode.NONE, -1)
     assert group.fetch("a", 1)[0] is ErrorCode.STALE_MEMBER_EPOCH
@@ -188,7 +190,7 @@ def test_offsets_by_member_epoch(group: Group) -> None:
 
 
 def test_offsets_in_transactions(group: Group, unique_name: Callable[[str], str]) -> None:
-    """By member, if the producer names one; what it is told of another epoch ends no producer."""
+    """By member, if the producer names one; the error for another epoch does not end a producer."""
     group.do("join a stateless")
     wait_for_transactions(group.client)
     producer = TransactionalProducer(group.client, unique_name("id")).init()
@@ -207,7 +209,7 @@ def test_offsets_in_transactions(group: Group, unique_name: Callable[[str], str]
 
 
 def test_offsets_go_with_their_topic(group: Group) -> None:
-    """A topic that is made again under the name begins without commits, whoever is a member."""
+    """A topic made again under the name begins without commits, with members or without."""
     group.do("join a stateless")
     assert group.commit(EPOCHS_VERSION, "a", 2) is ErrorCode.NONE
     assert group.fetch() == (ErrorCode.NONE, 1)
@@ -221,7 +223,7 @@ def test_offsets_go_with_their_topic(group: Group) -> None:
 
 
 def test_deletion(group: Group) -> None:
-    """Neither a group with members goes, nor offsets of what they read; then both do."""
+    """A group with members is not deleted, nor are offsets that they read; later both are."""
     group.do("join a stateless")
     assert group.commit(EPOCHS_VERSION, "a", 2) is ErrorCode.NONE
     partition = OffsetDeleteRequestPartition(partition_index=0)

@@ -56,7 +56,7 @@ ANY: dict[str, Any] = {
 
 
 def acl(**changed: Any) -> AclCreation:
-    """An ACL that may be: User:a may READ the topic t."""
+    """A valid ACL: User:a may READ the topic t."""
     parts = {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
     return AclCreation(resource_name="t", principal="User:a", host="*", **{**parts, **changed})
 
@@ -132,7 +132,7 @@ def test_no_delegation_tokens_without_authentication(client: RawClient) -> None:
 
 
 def test_sasl_on_a_plain_listener(client: RawClient) -> None:
-    """Error 34 and no mechanisms; the connection lives on."""
+    """Error 34 and no mechanisms; the connection stays open."""
     for version in (0, 1):
         response = client.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
         assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE

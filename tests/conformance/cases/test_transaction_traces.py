@@ -59,7 +59,7 @@ def test_answers_through_the_wire(client: RawClient, new_topic: Callable[..., st
 
 
 def wait_until_done(client: RawClient, request: Any, version: int) -> None:
-    """Ask until the broker has what it takes; the first one may be told to come again."""
+    """Ask until the broker is ready; the first answers may be to try again later."""
     deadline = time.monotonic() + SETTLE_S
     while (code := client.call(request, version).error_code) != ErrorCode.NONE:
         assert time.monotonic() < deadline, code

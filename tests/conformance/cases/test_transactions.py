@@ -1,4 +1,4 @@
-"""Transactions at their coordinator: who is let through, who is fenced, and with which code.
+"""Transactions at their coordinator: who is accepted, who is fenced, and with which code.
 
 Every case runs under both transaction.versions that clients of today speak, unless it is about one.
 """
@@ -70,7 +70,7 @@ def new_producer(client: RawClient, unique_name: Callable[[str], str]) -> NewPro
 
 @both_versions
 def test_commit_and_abort(new_topic: NewTopic, new_producer: NewProducer, version: int) -> None:
-    """Readers of what is committed see neither what is open nor what was aborted, Fetch names it.
+    """read_committed readers see neither what is open nor what was aborted, which Fetch lists.
 
     A read_uncommitted reader sees all of it, and the markers take offsets of their own.
     """
@@ -173,7 +173,7 @@ def test_a_late_end_does_not_reach_the_next_transaction(
 def test_the_other_end_of_an_ended_transaction(
     new_topic: NewTopic, new_producer: NewProducer, version: int
 ) -> None:
-    """An abort after the commit, a commit after the abort: the same again is a retry, and fine."""
+    """An abort after a commit is refused, and the reverse; the same end again is a retry."""
     for commit in (True, False):
         producer, topic = new_producer(version=version), new_topic()
         producer.write(topic, b"v")
@@ -222,7 +222,7 @@ def test_the_end_with_another_epoch(
     difference: int,
     code: ErrorCode,
 ) -> None:
-    """It has to be equal: a higher one is of nobody; clients of old know one code only."""
+    """It must be equal: nobody has a higher one; old clients know only one code."""
     producer, topic = new_producer(version=1).init(), new_topic()
     producer.write(topic, b"v")
     other = producer.twin()
@@ -236,7 +236,7 @@ def test_the_end_with_another_epoch(
 def test_another_producer_id(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Callable[[], str], version: int
 ) -> None:
-    """Is no producer of this transactional id, nor is one of an id that nobody knows."""
+    """Does not belong to this transactional id, nor to one that nobody knows."""
     producer, topic = new_producer(version=version), new_topic()
     producer.write(topic, b"v")
     other = producer.twin()
@@ -361,7 +361,7 @@ def test_a_new_producer_takes_over(
 
 
 def test_a_producer_that_names_its_epoch(new_producer: NewProducer) -> None:
-    """KIP-360: the current one is raised; asked again with the one before, the same is told."""
+    """KIP-360: the current epoch is raised; the same request again has the same answer."""
     producer = new_producer(version=1)
     identity, epoch = producer.producer_id, producer.producer_epoch
     for request_version in (3, 4, 5):
@@ -408,7 +408,7 @@ def test_timeouts_that_are_not_allowed(
 
 
 def test_an_empty_transactional_id(client: RawClient) -> None:
-    """Is one to nobody."""
+    """Is refused."""
     for version in range(6):
         request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
         assert client.call(request, version).error_code == ErrorCode.INVALID_REQUEST

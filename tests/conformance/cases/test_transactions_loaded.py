@@ -95,7 +95,7 @@ class Found:
     producers: dict[str, TransactionalProducer]
 
     def producer(self, name: str, client: RawClient) -> TransactionalProducer:
-        """Return a producer that goes on over a connection of today."""
+        """Return a producer that goes on over a new connection."""
         return self.producers[name].twin(client)
 
 
@@ -167,7 +167,7 @@ def prepare(admin: RawClient, producers: dict[str, TransactionalProducer]) -> No
 
 
 def end_some(client: RawClient, producers: dict[str, TransactionalProducer]) -> None:
-    """Abort one; commit another one whose producer does not hear of it."""
+    """Abort one; commit another one, whose producer gets no answer."""
     producers["aborted"].end(commit=False)
     append(client, "aborted", b"after")
     unaware = producers["retried"].twin()
@@ -233,7 +233,7 @@ def test_a_commit_after_the_crash(found: Found, client: RawClient, name: str) ->
 
 
 def test_the_retry_of_a_commit_from_before(found: Found, client: RawClient) -> None:
-    """Its answer may have been lost in the crash: it is told the epoch to go on with."""
+    """Its answer may have been lost in the crash: it gets the epoch to go on with."""
     producer = found.producer("retried", client)
     answer = repeated(lambda: producer.try_end(True), lambda one: one.error_code)
     assert (answer.error_code, answer.producer_id) == (NONE, producer.producer_id)
@@ -253,7 +253,7 @@ def test_the_retry_of_a_commit_from_before(found: Found, client: RawClient) -> N
 def test_what_was_prepared_is_finished(
     found: Found, client: RawClient, name: str, state: str, values: list[bytes], offset: int
 ) -> None:
-    """By whoever leads next, without anybody's asking: in the topic and among the offsets."""
+    """By the next leader, unasked: in the topic and among the offsets."""
     wait_for_state(client, name, state)
     assert wait_stable(client, name) == 4
     assert committed(client, name) == values

@@ -103,7 +103,7 @@ def wait_for_offset(client: RawClient, group: str, topic: str, offset: int) -> N
 def test_commit_publishes_and_abort_drops(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names, version: int
 ) -> None:
-    """Who does not ask for what is stable sees what was committed last."""
+    """A fetch that does not require stable offsets returns what was committed last."""
     producer, topic, group = new_producer(version=version), new_topic(), unique_group()
     client, before = producer.client, -1
     for offset, commit in ((5, False), (6, True), (7, False), (8, True)):
@@ -173,7 +173,7 @@ def test_two_transactions_for_one_group(
 def test_the_offset_of_a_topic_that_went(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names
 ) -> None:
-    """An unknown topic's offset is not taken, another's in the same request is."""
+    """The offset of an unknown topic is refused, another one in the same request is not."""
     producer, topic, gone, group = new_producer(), new_topic(), new_topic(), unique_group()
     delete_topic(producer.client, gone)
     request = producer.offsets_request(group, topic, 5)
@@ -192,7 +192,7 @@ def test_the_offset_of_a_topic_that_went(
 def test_what_is_deleted_does_not_come_back(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names, what: str
 ) -> None:
-    """An offset that is pending goes with its deletion, or that of its group."""
+    """Deleting an offset, or its group, drops the pending one, too."""
     producer, topic, group = new_producer(), new_topic(), unique_group()
     client = producer.client
     assert commit_code(client, commit_request(group, topic, 3)) == NONE
@@ -219,7 +219,7 @@ def test_what_is_deleted_does_not_come_back(
 def test_the_generation_of_the_member(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names, version: int
 ) -> None:
-    """Of a zombie it is refused by its member id or generation, and nothing is pending."""
+    """A zombie is refused by its member id or generation, and nothing is pending."""
     producer, topic, group = new_producer(version=version), new_topic(), unique_group()
     member = alone(producer.client, group)
     wrong = [
@@ -291,7 +291,7 @@ def test_while_the_group_rebalances(
 def test_a_group_that_is_not_there(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names
 ) -> None:
-    """With a generation it is one that has ended; without, offsets alone are kept, as ever."""
+    """A generation is one that has ended; without it, offsets are kept as in any other group."""
     producer, topic, group = new_producer(version=1), new_topic(), unique_group()
     code = repeated(lambda: producer.try_add_offsets(group), same)
     assert code == NONE, "no group is needed for that"
@@ -338,7 +338,7 @@ def test_a_group_that_was_not_added(
 def test_a_fenced_producer_commits_no_offsets(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Names, version: int
 ) -> None:
-    """Its epoch is old, to the group's coordinator as to that of transactions."""
+    """The coordinator of the group knows its epoch as old, and so does that of transactions."""
     producer, topic, group = new_producer(version=version), new_topic(), unique_group()
     assert producer.commit_offset(group, topic, 5) == NONE
     zombie = producer.twin()

@@ -63,7 +63,7 @@ def proxy(network: tuple[Broker, HoldingProxy]) -> HoldingProxy:
 
 @pytest.fixture
 def bootstrap(network: tuple[Broker, HoldingProxy]) -> str:
-    """The broker itself, for who is not held up."""
+    """The broker itself, for connections that are not held up."""
     return network[0].address
 
 
@@ -120,7 +120,7 @@ def test_a_write_that_comes_after_the_abort(
 def test_a_commit_that_comes_after_the_next_producer(
     client: RawClient, slow: RawClient, proxy: HoldingProxy
 ) -> None:
-    """It does not end the transaction of the younger one."""
+    """It does not end the transaction of the newer one."""
     for version in (1, 2):
         name = f"late-commit-{version}"
         topic = create_topic(client, name)

@@ -56,7 +56,7 @@ T = TypeVar("T")
 def repeated(
     ask: Callable[[], T], code_of: Callable[[T], ErrorCode], *, busy: set[ErrorCode] = BUSY
 ) -> T:
-    """Ask until the answer is another than that the coordinator is busy."""
+    """Ask until the answer is not that the coordinator is busy."""
     deadline = time.monotonic() + SETTLE_DEADLINE_S
     while code_of(answer := ask()) in busy:
         assert time.monotonic() < deadline, answer
@@ -82,7 +82,7 @@ def wait_for_transactions(client: RawClient) -> None:
 
 @dataclass
 class TransactionalProducer:
-    """What one producer says, and what it was last told."""
+    """What one producer sends, and what was answered last."""
 
     client: RawClient
     transactional_id: str

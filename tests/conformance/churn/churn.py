@@ -1,4 +1,4 @@
-"""A group whose members come and go for a while, and what became of its records: `run_churn`.
+"""A group whose members come and go for a while, and what happened to its records: `run_churn`.
 
 Members are processes of one client. While records are written all the time they join, leave, are
 killed with SIGKILL, and paused (SIGSTOP) past their session; on a cluster coordinators are killed
@@ -124,7 +124,7 @@ def command_of(plan: Plan, client: str, name: str) -> list[str]:
 
 
 class Member:
-    """One process, and the thread that hears it."""
+    """One process, and the thread that reads its output."""
 
     def __init__(
         self, client: str, name: str, command: list[str], model: ChurnModel, log: Path
@@ -196,7 +196,7 @@ class Churn:
         self._moved: list[str] = []  # without need
 
     def run(self) -> list[str]:
-        """Do all of it; return what the model has to complain of."""
+        """Do all of it; return the faults that the model found."""
         stop = threading.Event()
         with contextlib.ExitStack() as stack:
             stack.callback(self._end_all)
@@ -253,7 +253,7 @@ class Churn:
         return owners
 
     def _members_joined(self, client: RawClient) -> int:
-        """How many members the group has, all of which know what they have."""
+        """How many members the group has; all of them know their assignment."""
         request = DescribeGroupsRequest(groups=[self._plan.group])
         (group,) = client.call(request, 5).groups
         return len(group.members) if group.group_state == "Stable" else 0
@@ -320,7 +320,7 @@ class Churn:
         self.counts["joined"] += 1
 
     def _change(self) -> None:
-        """Let something happen to the group."""
+        """Do something to the group, chosen at random."""
         for member in self._members:
             assert member.process.poll() is None, (
                 f"{member.name} ended\n{member.log_path.read_text(errors='replace')[-1500:]}"
@@ -353,7 +353,7 @@ class Churn:
         member.ask_to_leave()
 
     def _pause(self, member: Member) -> None:
-        """Let a member stand still for longer than its session, a static one for less."""
+        """Pause a member for longer than its session, a static one for less."""
         os.kill(member.process.pid, signal.SIGSTOP)
         if not self._plan.is_static:
             self.model.lose(member.name, time.time() * 1000)

@@ -1,4 +1,4 @@
-"""What members of a group said, and whether it may have been: `ChurnModel`.
+"""What members of a group reported, and whether it is allowed: `ChurnModel`.
 
 Members tell, with the time of the machine's clock, which partitions they have, and what they have
 read; the test tells whom it killed and paused, and what is committed. The promises
@@ -49,7 +49,7 @@ class ChurnModel:
     # -- what happens -----------------------------------------------------------------------------
 
     def assign(self, member: str, partitions: Iterable[int], at_ms: float) -> None:
-        """A member says what it has now."""
+        """A member reports what it has now."""
         with self._lock:
             self._told.append((at_ms, len(self._told), member, frozenset(partitions)))
 
@@ -59,7 +59,7 @@ class ChurnModel:
             self._told.append((at_ms, len(self._told), member, None))
 
     def wake(self, member: str, at_ms: float) -> None:
-        """A member that stood still for longer than its session goes on."""
+        """A member that was paused for longer than its session goes on."""
         with self._lock:
             self._woken[member].append(at_ms)
 
@@ -115,7 +115,7 @@ class ChurnModel:
         return found
 
     def _begin_ms(self, member: str, at_ms: float) -> float:
-        """From when on it counts what a member said at a time."""
+        """The time from which on a member's report counts."""
         awake = [one + WAKING_MS for one in self._woken[member] if one <= at_ms]
         return max([at_ms, *awake])
 
@@ -133,7 +133,7 @@ class ChurnModel:
         }
 
     def errors(self, ends: dict[int, int], *, may_go_back: bool = False) -> list[str]:
-        """What may not have been.
+        """Return what is not allowed.
 
         Args:
             ends: how many records were written to each partition.

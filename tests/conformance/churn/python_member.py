@@ -1,4 +1,4 @@
-"""A member of a group by another's client for Python, as a process that speaks in lines of JSON.
+"""A member of a group with another project's Python client: a process that writes lines of JSON.
 
     python -m tests.conformance.churn.python_member \\
         CLIENT ADDRESS TOPIC GROUP NAME SESSION_MS [INSTANCE_ID]
@@ -48,7 +48,7 @@ def say(**event: Any) -> None:
 
 
 class Assignment:
-    """What the member has; each change is said."""
+    """What the member has; each change is printed."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()

@@ -46,7 +46,7 @@ pytestmark = [
 
 
 def check(plan: Plan, folder: Path) -> None:
-    """Let it run, and look what came of it."""
+    """Let the group run, and check the result."""
     churn = Churn(plan, folder)
     errors = churn.run()
     model = churn.model
@@ -147,7 +147,7 @@ def test_members_without_a_share(
     unique_group: Callable[[], str],
     tmp_path: Path,
 ) -> None:
-    """Those whom the group's leader gives nothing stay, and each has the one partition in turn."""
+    """Members to which the leader gives nothing stay, and each gets the one partition in turn."""
     with RawClient(bootstrap) as raw:
         topic = create_topic(raw, unique_topic(), partitions=1)
     count = max(len(clients), 2)

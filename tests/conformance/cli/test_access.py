@@ -13,7 +13,7 @@ from tests.conformance.cli.terminal import run
 
 
 def test_acls(make_broker: Callable[..., Broker]) -> None:
-    """Allowed, denied, listed by what is given, removed."""
+    """They are allowed, denied, listed by filters, and removed."""
     broker = make_broker(
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ANONYMOUS",

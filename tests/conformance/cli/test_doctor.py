@@ -112,7 +112,7 @@ def test_a_port_behind_a_firewall(firewalled: str) -> None:
         (None, "does not answer, or closes the connection"),
     ],
 )
-def test_who_listens_is_no_broker(answer: bytes | None, word: str) -> None:
+def test_what_listens_is_no_broker(answer: bytes | None, word: str) -> None:
     with server(answer) as address:
         (found,) = examine(address)
     assert found["check"] == "protocol"
@@ -129,7 +129,7 @@ def test_one_of_several_addresses_is_wrong(bootstrap: str) -> None:
     ("host", "word"), [("nowhere.invalid", "does not resolve"), ("127.0.0.1", "nobody listens")]
 )
 def test_advertised_addresses(make_broker: Callable[..., Broker], host: str, word: str) -> None:
-    """The bootstrap address works, but what the broker says of itself does not."""
+    """The bootstrap address works, but the one that the broker advertises does not."""
     port = free_port_pair()
     broker = make_broker(advertised_listeners=f"PLAINTEXT://{host}:{port}")
     (found,) = examine(broker.address)
@@ -147,7 +147,7 @@ def test_an_advertised_address_of_another_cluster(
 
 
 def test_a_properties_file_that_is_wrong(bootstrap: str, tmp_path: Path) -> None:
-    """This is no matter of the cluster: one sentence."""
+    """The cluster has nothing to do with it: one sentence."""
     path = tmp_path / "client.properties"
     path.write_text("security.protocol=SSL\nssl.truststore.location=/nowhere/ca.pem\n")
     ended = run("doctor", "--config", str(path), bootstrap=bootstrap)

@@ -76,7 +76,7 @@ def test_what_a_stopped_broker_leaves(
 
 
 def test_what_a_killed_broker_leaves(make_broker: Callable[..., Broker]) -> None:
-    """Whatever was being written may be cut; nothing before it is damaged."""
+    """What was being written may be incomplete; nothing before it is damaged."""
     broker = make_broker()
     trio.run(work, broker.address)
     broker.kill9()

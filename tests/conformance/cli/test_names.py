@@ -16,7 +16,7 @@ from tests.conformance.cli.terminal import DEADLINE_S, run
 
 
 def complete(words: str, bootstrap: str) -> list[str]:
-    """Return what the last word may become."""
+    """Return the completions of the last word."""
     environment = {
         **os.environ,
         "_KRAFTRIO_COMPLETE": "bash_complete",
@@ -64,7 +64,7 @@ def test_names_that_the_cluster_has(bootstrap: str, unique_topic: Callable[[], s
 
 @pytest.mark.parametrize("config", ["", "--config /nowhere/client.properties "])
 def test_nothing_where_nobody_answers(config: str) -> None:
-    """A broker that hangs holds up nobody at the prompt, either."""
+    """Nor does a broker that hangs hold up the prompt."""
     assert not complete(f"kraftrio consume {config}o", f"127.0.0.1:{free_port_pair()}")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began_at = time.monotonic()

@@ -91,7 +91,7 @@ def test_following_until_an_interrupt(topic: str, bootstrap: str) -> None:
 
 
 def test_only_what_comes_from_now_on(topic: str, bootstrap: str) -> None:
-    """So does --follow begin without a group."""
+    """That is how --follow begins without a group."""
     run("produce", topic, bootstrap=bootstrap, typed=b"before\n")
     with running(bootstrap, "consume", topic, "--follow") as process:
         assert process.stdout is not None
@@ -114,7 +114,7 @@ def test_the_last_records_of_all_partitions(topic: str, bootstrap: str) -> None:
 
 
 def test_a_reader_that_has_seen_enough(topic: str, bootstrap: str) -> None:
-    """It ends quietly, as other programs of a pipe do."""
+    """The command ends without a message, as other programs in a pipe do."""
     run("produce", topic, bootstrap=bootstrap, typed=LINES)
     with running(bootstrap, "consume", topic) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -132,7 +132,7 @@ def test_the_rate_is_kept(topic: str, bootstrap: str) -> None:
 
 
 def test_a_broker_that_refuses(topic: str, bootstrap: str) -> None:
-    """What it takes is told; what it does not take is the reason."""
+    """The records that it takes are counted; for others the reason is printed."""
     run("topic", "alter", topic, "--set", "max.message.bytes=1000", bootstrap=bootstrap)
     typed = b'{"value":"small","partition":0}\n{"value":"%s","partition":0}\n' % (b"x" * 5_000)
     ended = run("produce", topic, "--format", "json", bootstrap=bootstrap, typed=typed)

@@ -72,7 +72,7 @@ def paths(words: str, command: click.Command) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that holds nothing but what transcripts made: some list all there is."""
+    """A broker with nothing but what transcripts made, since some of them list everything."""
     started = start_broker(tmp_path_factory.mktemp("broker"))
     yield started
     started.close()

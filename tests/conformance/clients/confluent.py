@@ -98,7 +98,7 @@ class ConfluentKafka:
 
 
 class ConfluentMember(ThreadMember):
-    """A consumer that commits by hand, also what it has read when it must give it up."""
+    """A consumer that commits by hand, also when it must give partitions up."""
 
     def __init__(self, client: ConfluentKafka, topic: str, group: str, name: str) -> None:
         super().__init__(name)
@@ -171,14 +171,14 @@ class ConfluentAdmin:
         self.client = self.admin.AdminClient(settings, logger=log)
 
     def result(self, future: Future[Any]) -> Any:
-        """Return what a request comes to."""
+        """Return the result of a request."""
         try:
             return future.result(REQUEST_TIMEOUT_S)
         except self.library.KafkaException as failure:
             raise ClientError(failure.args[0].code()) from failure
 
     def one(self, futures: dict[Any, Future[Any]]) -> Any:
-        """Return what the only request of a call comes to."""
+        """Return the result of the only request of a call."""
         (future,) = futures.values()
         return self.result(future)
 

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: their clients' litter is swept up after each of them."""
+"""What the tests of this folder share: sockets that their clients leave are closed after each."""
 
 from __future__ import annotations
 

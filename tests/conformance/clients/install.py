@@ -1,4 +1,4 @@
-"""Other people's Kafka clients, fetched on first use into a cache; or why one cannot be had.
+"""Other projects' Kafka clients, fetched on first use into a cache; or why one cannot be had.
 
     python -m tests.conformance.clients.install      fetch all of them now
 
@@ -49,7 +49,7 @@ _refused: dict[str, str] = {}
 
 
 def cached(name: str, pins: list[Path], make: Callable[[Path], None], *also: str) -> Path:
-    """Return the folder of one client; `make` fills a fresh one when it is not there."""
+    """Return the folder of one client; where there is none, `make` fills a new one."""
     digest = hashlib.sha256("\0".join((*also, platform.machine())).encode())
     for pin in pins:
         digest.update(pin.read_bytes())

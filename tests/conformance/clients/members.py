@@ -65,21 +65,21 @@ class Member(ABC):
 
     @abstractmethod
     def _ask(self, command: str) -> None:
-        """Have a command carried out and wait for its end."""
+        """Have the member carry out a command, and wait for its end."""
 
     def commit(self) -> None:
         """Commit the position behind what was received."""
         self._ask("commit")
 
     def leave(self) -> None:
-        """Leave the group in good order, without committing, and end."""
+        """Leave the group properly, without committing, and end."""
         if not self._left:
             self._left = True
             self._ask("leave")
 
     @abstractmethod
     def abandon(self) -> None:
-        """End somehow, after a failure."""
+        """End in any way, after a failure."""
 
     def add(self, found: Iterable[Received]) -> None:
         """Take note of records that arrived."""
@@ -138,7 +138,7 @@ class ThreadMember(Member):
 
     @abstractmethod
     def poll(self) -> Iterable[Received]:
-        """Return what has arrived; soon, when nothing has: commands wait for it."""
+        """Return what has arrived; soon even if nothing has, since commands wait for this."""
 
     @abstractmethod
     def commit_positions(self) -> None:
@@ -162,7 +162,7 @@ class ThreadMember(Member):
             self.fail(traceback.format_exc())
 
     def _carry_out(self) -> bool:
-        """Carry out what is asked for; tell whether the member has left."""
+        """Carry out what is asked for; return whether the member has left."""
         while not self._wanted.empty():
             action, done = self._wanted.get_nowait()
             try:
@@ -196,7 +196,7 @@ class LineReader:
     """The output of a process: its stdout by lines with a deadline, the end of its stderr."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        """Begin to read both streams, each in a thread, so that neither stands still."""
+        """Begin to read both streams, each in a thread, so that neither blocks the process."""
         self._process = process
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr = b""
@@ -226,7 +226,7 @@ class LineReader:
             return None
 
     def noise(self) -> str:
-        """Return the end of what was said on stderr."""
+        """Return the end of what was written to stderr."""
         return self._stderr.decode(errors="replace").strip()
 
     def close(self) -> None:

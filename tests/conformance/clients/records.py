@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A record with the place where a consumer found it."""
+    """A record with the partition and offset where a consumer found it."""
 
     partition: int
     offset: int
@@ -75,7 +75,7 @@ def make_record(number: int, can: Abilities) -> Record:
 
 
 def make_headers(number: int, can: Abilities) -> Headers:
-    """Return a record's headers: none, one, or several with odd names and values."""
+    """Return a record's headers: none, one, or several with unusual names and values."""
     if not can.headers or number % 3 == 0:
         return ()
     headers: list[tuple[str, bytes | None]] = [("number", b"%d" % number)]

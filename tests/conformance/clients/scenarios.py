@@ -49,14 +49,14 @@ class Client(Protocol):
     def produce(
         self, topic: str, codec: str, records: Sequence[Record]
     ) -> list[tuple[int, int]] | None:
-        """Send records and return when all are acknowledged: with their places, if told."""
+        """Send records and return once all are acknowledged: their positions, if known."""
 
     def member(self, topic: str, group: str, name: str) -> Member:
         """Return a member, not started yet; it reads from the beginning without a commit."""
 
 
 class Story:
-    """A topic's life in one test: what was sent into it, by which members it was read."""
+    """A topic's life in one test: what was sent to it, and which members read it."""
 
     def __init__(self, client: Client, topic: str, group: str) -> None:
         """Create the topic."""
@@ -169,7 +169,7 @@ def check_reading(client: Client, topic: str, group: str) -> None:
 
 
 def check_owners(first: Member, second: Member) -> None:
-    """Assert that each member has read what lies behind the rebalance in its partitions alone."""
+    """Assert that after the rebalance each member has read only from its own partitions."""
     for member, other in ((first, second), (second, first)):
         last = {found.partition: found for found in member.received}
         for partition in other.assignment & last.keys():
@@ -178,7 +178,7 @@ def check_owners(first: Member, second: Member) -> None:
 
 
 def check_restart(client: Client, broker: Broker, topic: str, group: str) -> None:
-    """Over a restart of the broker a member goes on; after a crash a new one does, as committed."""
+    """A member goes on over a restart of the broker; after a crash a new one does, as committed."""
     story = Story(client, topic, group)
     with story.join("through a restart") as member:
         story.wait_for(story.send_in_all_codecs(600), [member])

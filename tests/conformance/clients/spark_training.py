@@ -1,4 +1,4 @@
-"""A job that makes Spark load what the tests' jobs load, for the archive of its classes.
+"""A job that makes Spark load what the jobs of tests load, for the archive of its classes.
 
 python spark_training.py FOLDER ADDRESS SETTINGS      see spark_java.py
 

@@ -89,7 +89,7 @@ class AioKafka:
 
 
 class AioKafkaMember(ThreadMember):
-    """A consumer that commits by hand, also what it has read when it must give it up."""
+    """A consumer that commits by hand, also when it must give partitions up."""
 
     def __init__(self, client: AioKafka, topic: str, group: str, name: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Brokers for tests, as other people's clients use them: the fixtures, and the command for Java."""
+"""Brokers for tests with other projects' clients: the fixtures, and the command for Java."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_aiokafka_leaves(pytester: pytest.Pytester, monkeypatch: pytest.Mon
 
 @waits_for_java
 def test_java_starts_the_command() -> None:
-    """As a test of Java does: it knows the broker by its first line, and ends it."""
+    """As a test in Java does: it gets the address from the first line, and ends the broker."""
     source = Path(__file__).parents[1] / "CommandBroker.java"
     assert run_program(source, *_COMMAND) == ["read 100", "ended true"]
 
@@ -130,7 +130,7 @@ def test_java_starts_the_command() -> None:
 def test_a_faststream_application(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the documentation: its tests pass, and fail when it is broken."""
+    """The one in the documentation: its tests pass, and fail when it is broken."""
     files = {block.title: block.text for block in blocks(_HOW_TO.read_text())}
     application = files["billing.py"]
     broken = application.replace("order.cents / 100", "order.cents / 10")

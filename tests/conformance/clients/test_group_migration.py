@@ -43,7 +43,7 @@ CONSUMER: dict[str, object] = {"group.protocol": "consumer"}
 
 @pytest.fixture
 def quick_broker(make_broker: Callable[..., Broker]) -> Broker:
-    """A broker whose members hear of changes soon."""
+    """A broker whose members learn of changes soon."""
     interval_ms = scenarios.HEARTBEAT_INTERVAL_MS
     return make_broker(
         group_consumer_heartbeat_interval_ms=interval_ms,

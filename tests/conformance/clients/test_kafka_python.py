@@ -75,7 +75,7 @@ class KafkaPython:
 
 
 class KafkaPythonMember(ThreadMember):
-    """A consumer that commits by hand, also what it has read when it must give it up."""
+    """A consumer that commits by hand, also when it must give partitions up."""
 
     def __init__(self, client: KafkaPython, topic: str, group: str, name: str) -> None:
         super().__init__(name)

@@ -44,7 +44,7 @@ Names = Callable[[], str]
 
 @contextmanager
 def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run Java on the jars of Streams and Connect until the test kills it, or is over."""
+    """Run Java on the jars of Streams and Connect until the test kills it or ends."""
     module = apache_kafka()
     settings = f"-Dlog4j2.configurationFile={HERE / 'java' / 'log4j2.properties'}"
     jars = streams_jars()
@@ -62,7 +62,7 @@ def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for(process: subprocess.Popen[bytes], log: Path, done: Callable[[], bool]) -> None:
-    """Wait until what the process does has come to be."""
+    """Wait until the process has done something."""
     deadline = time.monotonic() + START_DEADLINE_S
     while not done():
         assert process.poll() is None, log.read_text()[-3000:]
@@ -72,7 +72,7 @@ def wait_for(process: subprocess.Popen[bytes], log: Path, done: Callable[[], boo
 
 @pytest.fixture
 def raw(bootstrap: str) -> Iterator[RawClient]:
-    """A connection that looks at what came of it."""
+    """A connection by which the test looks at the results."""
     with RawClient(bootstrap) as made:
         wait_for_transactions(made)
         yield made
@@ -87,7 +87,7 @@ class Counts:
     _end: int = 0
 
     def read_on(self, raw: RawClient) -> Self:
-        """Read what has come since, which is cheap enough to be done again and again."""
+        """Read what has come since the last call, which is cheap enough to be repeated."""
         for record in committed_records(raw, self.topic, offset=self._end):
             assert record.key is not None
             assert record.value is not None

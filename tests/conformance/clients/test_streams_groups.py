@@ -1,4 +1,4 @@
-"""Kafka Streams with the broker's own protocol of groups (KIP-1071): a word count, disturbed.
+"""Kafka Streams with the broker's own group protocol (KIP-1071): a word count under faults.
 
 Instances of the application come, are killed in the middle of their work, and leave in good order;
 the counts must be those of one that ran undisturbed. Each single count goes to the target, so that
@@ -145,7 +145,7 @@ def test_instances_are_killed(broker_of_streams: Broker, tmp_path: Path) -> None
 
 
 def test_instances_come_and_leave(broker_of_streams: Broker, tmp_path: Path) -> None:
-    """At least once, with standby tasks: those that leave in good order lose and repeat nothing."""
+    """At least once, with standby tasks: instances that close properly lose and repeat nothing."""
     with RawClient(broker_of_streams.address) as raw:
         words = start_words(
             raw, broker_of_streams.address, tmp_path,
@@ -167,7 +167,7 @@ def test_instances_come_and_leave(broker_of_streams: Broker, tmp_path: Path) -> 
 
 
 def test_coordinators_are_killed(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    """Exactly once in a cluster: the group goes on where its next coordinator has loaded it."""
+    """Exactly once in a cluster: the group goes on once its next coordinator has loaded it."""
     cluster = make_cluster(**QUICK)
     for topic, partitions in (("lines", PARTITIONS), ("counts", 1)):
         with cluster.any_client() as client:

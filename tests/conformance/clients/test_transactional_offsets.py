@@ -66,7 +66,7 @@ class Loop:
         return producer
 
     def new_consumer(self, group: str) -> Any:
-        """Make a consumer of what is committed."""
+        """Make a read_committed consumer."""
         return self._library.Consumer(
             self._settings
             | {
@@ -81,7 +81,7 @@ class Loop:
         )
 
     def run_until(self, reached: Callable[[], bool]) -> None:
-        """Go on, one transaction after the other, until something is so."""
+        """Go on, one transaction after the other, until a condition holds."""
         deadline = time.monotonic() + DEADLINE_S
         while not reached():
             assert time.monotonic() < deadline, "the loop hangs"
@@ -137,7 +137,7 @@ class Loop:
         self._kills += 1
 
     def _repeated(self, step: Step) -> Any:
-        """Do a step again for as long as the client says that this may help."""
+        """Repeat a step as long as the client says that its error may be retried."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             try:
@@ -168,7 +168,7 @@ class Loop:
             self.consumer.seek(one)
 
     def committed_count(self) -> int:
-        """How many inputs the group has behind it."""
+        """How many inputs the group has committed."""
         partitions = [
             self._library.TopicPartition(self.source, p) for p in range(scenarios.PARTITIONS)
         ]

@@ -1,4 +1,4 @@
-"""Every client's transactions: consume, transform, produce; what a replaced producer is told."""
+"""Every client's transactions: consume, transform, produce; the end of a replaced producer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FENCED_BY = {"confluent-kafka": {-144}}
 
 @pytest.fixture
 def raw(bootstrap: str) -> Iterator[RawClient]:
-    """A connection that looks at what came of it."""
+    """A connection by which the test looks at the results."""
     with RawClient(bootstrap) as made:
         yield made
 
@@ -132,7 +132,7 @@ def test_consume_transform_produce(
 def test_a_producer_that_was_replaced(
     library: str, client: Transactions, raw: RawClient, unique_topic: Names, unique_group: Names
 ) -> None:
-    """It is told what its library takes as the end, and nothing that it wrote is read."""
+    """It gets the error that its library takes as final, and nothing that it wrote is read."""
     topic = create_topic(raw, unique_topic(), PARTITIONS)
     with pytest.raises(ClientError) as caught:
         client.zombie(topic, unique_group())

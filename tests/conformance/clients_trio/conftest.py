@@ -12,7 +12,7 @@ from tests.conformance.clients_trio.group_brokers import KINDS, GroupBrokers
 
 @pytest.fixture(scope="session")
 def group_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupBrokers]:
-    """Brokers that are quick to notice who is gone; each starts when the first test wants it."""
+    """Brokers that soon notice who is gone; each starts when the first test needs it."""
     brokers = GroupBrokers(tmp_path_factory.mktemp("groups"))
     yield brokers
     brokers.close()

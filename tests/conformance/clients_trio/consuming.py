@@ -32,7 +32,7 @@ def received(record: ConsumerRecord) -> Received:
 async def make_topic(
     admin: Admin, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> TopicMetadata:
-    """Create a topic and wait until it is served: brokers learn of it after the controller."""
+    """Create a topic and wait until it is served: brokers know it later than the controller."""
     await admin.create_topics([NewTopic(topic, partitions, configs=dict(configs or {}))])
     with trio.fail_after(SETTLE_DEADLINE_S):
         while True:
@@ -90,7 +90,7 @@ class TrioConsumer(ConfluentKafka):
 
 
 class TrioMember(ThreadMember, RebalanceListener):
-    """A consumer that commits by hand, also what it has read when it must give it up."""
+    """A consumer that commits by hand, also when it must give partitions up."""
 
     def __init__(
         self, address: str, topic: str, group: str, name: str, settings: dict[str, Any]
@@ -129,7 +129,7 @@ class TrioMember(ThreadMember, RebalanceListener):
         left.set_result(None)
 
     async def _carry_out_all(self, consumer: Consumer) -> Any:
-        """Carry out what is asked for; return what waits for the member to have left."""
+        """Carry out what is asked for; return the command that waits for the member to leave."""
         while not self._wanted.empty():
             action, done = self._wanted.get_nowait()
             if action == self.close:

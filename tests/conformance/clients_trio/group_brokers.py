@@ -37,7 +37,7 @@ QUICK = {
 
 
 class GroupBrokers:
-    """Those that were started so far, for all tests of a session."""
+    """The brokers that were started so far, for all tests of a session."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -30,7 +30,7 @@ ASSIGNORS = {
 
 
 class GroupSettings(NamedTuple):
-    """What members of each client are set to, so that they make one group."""
+    """The settings of the members of each client, by which they make one group."""
 
     java: Mapping[str, object]
     confluent: Mapping[str, object]
@@ -59,7 +59,7 @@ def consumer_protocol(assignor: str) -> GroupSettings:
 
 
 class JavaMember(Member):
-    """The console consumer; what it is assigned only the coordinator tells."""
+    """The console consumer; only the coordinator knows what it is assigned."""
 
     def __init__(
         self, address: str, topic: str, group: str, settings: Mapping[str, object], name: str
@@ -161,7 +161,7 @@ class Group:
         return member
 
     def leave(self, name: str) -> None:
-        """Let a member leave in good order; the Java consumer commits by itself."""
+        """Let a member leave properly; the Java consumer commits by itself."""
         member = self.members.pop(name)
         if not isinstance(member, JavaMember):
             member.commit()
@@ -213,7 +213,7 @@ class Group:
         return owners
 
     def send(self, owners: dict[str, frozenset[int]], count: int = 300) -> None:
-        """Send records to all partitions: each comes to the owner, and to nobody else."""
+        """Send records to all partitions: each is read by the owner, and by nobody else."""
         before = {name: len(member.received) for name, member in self.members.items()}
         numbers = [b"%06d" % (len(self._sent) + index) for index in range(count)]
         producer = self._client._producer("lz4")
@@ -233,7 +233,7 @@ class Group:
             assert len(news) == count // len(self.members), (name, len(news))
 
     def check(self) -> None:
-        """Everything came, and nothing twice, to whomever, unless somebody died."""
+        """Assert that everything was read and, unless a member died, nothing twice."""
         everybody = [*self.members.values(), *self.gone]
         places = [(each.partition, each.offset) for m in everybody for each in m.received]
         assert len(set(places)) == len(self._sent)
@@ -250,7 +250,7 @@ def _partitions(text: str) -> frozenset[int]:
 
 
 def wait_asking(condition: Callable[[], bool], wanted: Callable[[], str]) -> None:
-    """Ask again until it is so; each question is a tool's run, however long that takes."""
+    """Ask until a condition holds; each question runs a tool, however long that takes."""
     deadline = time.monotonic() + SHARED_DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, wanted()

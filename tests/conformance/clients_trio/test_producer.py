@@ -112,7 +112,7 @@ def test_reading_while_it_is_sent(bootstrap: str, unique_topic: Names, unique_gr
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_acks(bootstrap: str, kafka: KafkaTools, unique_topic: Names, acks: object) -> None:
-    """Every level of acknowledgement delivers, idempotent or not; 0 tells no offsets."""
+    """Every level of acknowledgement delivers, idempotent or not; with 0 there are no offsets."""
     topic = kafka.create_topic(unique_topic())
     records = [make_record(number, Abilities()) for number in range(300)]
     client = TrioProducer(bootstrap, acks=acks, enable_idempotence=False)
@@ -128,7 +128,9 @@ def test_acks(bootstrap: str, kafka: KafkaTools, unique_topic: Names, acks: obje
         assert [found.record for found in read_log(bootstrap, topic)] == records
 
 
-def test_log_append_time_is_told(bootstrap: str, kafka: KafkaTools, unique_topic: Names) -> None:
+def test_log_append_time_is_returned(
+    bootstrap: str, kafka: KafkaTools, unique_topic: Names
+) -> None:
     """On a topic with LogAppendTime the broker's timestamp comes back, as consumers see it."""
     topic = kafka.create_topic(unique_topic(), message_timestamp_type="LogAppendTime")
 

@@ -35,7 +35,7 @@ QUICK: dict[str, Any] = {
 
 
 def check_log(address: str, topic: str, told: dict[bytes, RecordMetadata]) -> None:
-    """Every record that was told lies at its offset, and nothing lies there twice."""
+    """Every record that was acknowledged is at its offset, and nothing is there twice."""
     places: dict[tuple[int, int], bytes] = {}
     values: list[bytes] = []
     for partition in {place.partition for place in told.values()}:
@@ -56,7 +56,7 @@ async def collect(deliveries: dict[bytes, Delivery]) -> dict[bytes, RecordMetada
 async def keep_sending(
     producer: Producer, topic: str, stop: trio.Event, deliveries: dict[bytes, Delivery]
 ) -> None:
-    """Send numbered records to three partitions until told to stop."""
+    """Send numbered records to three partitions until the test stops it."""
     while not stop.is_set():
         number = len(deliveries)
         value = b"%08d" % number * 20

@@ -62,7 +62,7 @@ def test_the_readme_s_first_program(bootstrap: str) -> None:
 async def test_a_loop_that_commits_and_its_lag(
     bootstrap: str, unique_topic: Names, unique_group: Names
 ) -> None:
-    """A body that raises is not counted as finished; the lag tells of it, and of the rest."""
+    """A record whose body raises is not committed; the lag counts it, and the rest."""
     topic, group = unique_topic(), unique_group()
     t0, t1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
     settings = {"group_id": group, "auto_offset_reset": "earliest"}
@@ -140,7 +140,7 @@ async def test_times_in_python_s_types(bootstrap: str, unique_topic: Names) -> N
 async def test_keys_and_values_that_are_not_bytes(
     bootstrap: str, unique_topic: Names, unique_group: Names
 ) -> None:
-    """Written and read as JSON; what is none is told of, and sent elsewhere by its raw bytes."""
+    """Written and read as JSON; what is not JSON raises, and its bytes are sent elsewhere."""
     topic, group = unique_topic(), unique_group()
     with trio.fail_after(DEADLINE_S):
         async with (

@@ -139,7 +139,7 @@ async def test_a_java_member_and_two_of_ours(
 async def test_what_becomes_of_records(
     share_groups: Broker, unique_topic: Names, unique_group: Names
 ) -> None:
-    """Accepted and rejected ones come no more, released ones once again; brokers confirm it."""
+    """Accepted and rejected ones never come again, released ones do; brokers confirm it."""
     topic, group, address = unique_topic(), unique_group(), share_groups.address
     await prepare(address, topic, group, 30, partitions=1)
     place = TopicPartition(topic, 0)
@@ -170,7 +170,7 @@ async def test_what_becomes_of_records(
 
 
 async def test_locks(share_groups: Broker, unique_topic: Names, unique_group: Names) -> None:
-    """Renewed, a record stays with who works on it; else somebody else gets it in time."""
+    """A record whose lock is renewed stays with its member; else another one gets it in time."""
     topic, group, address = unique_topic(), unique_group(), share_groups.address
     await prepare(address, topic, group, 2, partitions=1)
     place = TopicPartition(topic, 0)
@@ -196,10 +196,10 @@ async def test_locks(share_groups: Broker, unique_topic: Names, unique_group: Na
         assert await slow.commit() == {place: None}
 
 
-async def test_who_goes_leaves_its_records_to_others(
+async def test_a_member_that_leaves_releases_its_records(
     share_groups: Broker, unique_topic: Names, unique_group: Names
 ) -> None:
-    """At once, and not when their locks are over; what it had finished with does not come again."""
+    """At once, not when their locks run out; those that it has finished do not come again."""
     topic, group, address = unique_topic(), unique_group(), share_groups.address
     await prepare(address, topic, group, 50, partitions=1)
     with pytest.raises(KeyError):
@@ -235,7 +235,7 @@ async def test_how_many_come_at_once(
 async def test_administration(
     share_groups: Broker, unique_topic: Names, unique_group: Names
 ) -> None:
-    """The group is listed and described; its offsets are told, altered and deleted, and it, too."""
+    """The group is listed and described; its offsets are read, altered and deleted, and it, too."""
     topic, group, address = unique_topic(), unique_group(), share_groups.address
     await prepare(address, topic, group, 9)
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
@@ -286,7 +286,7 @@ async def wait_for(ask: Callable[[], Any], condition: Callable[[Any], bool]) -> 
 async def test_records_that_cannot_be_read_are_released(
     share_groups: Broker, unique_topic: Names, unique_group: Names
 ) -> None:
-    """They are raised with where they are; those around them are handed over."""
+    """The error says where they are; those around them are handed over."""
     address, topic, group = share_groups.address, unique_topic(), unique_group()
     await prepare(address, topic, group, 2, partitions=1)
     async with Producer(address) as producer:

@@ -59,7 +59,7 @@ def address(
 
 @pytest.fixture(scope="module", params=[2, 1])
 def version(request: pytest.FixtureRequest, address: str) -> int:
-    """The cluster's transaction.version, for what connects from now on."""
+    """The cluster's transaction.version, for clients that connect from now on."""
     wanted: int = request.param
 
     update = FeatureUpdateKey(

@@ -51,7 +51,7 @@ class Copies:
                 self.outcomes[type(error).__name__] += 1
 
     async def _live(self) -> None:
-        """With what is committed to begin with, as a program that was started again."""
+        """Begin with what is committed, as a program does that was started again."""
         async with (
             Consumer(
                 self._bootstrap,
@@ -76,7 +76,7 @@ class Copies:
                 self.moved = trio.Event()
 
     async def wait(self, count: int) -> None:
-        """Wait until so many records more are committed."""
+        """Wait until this many more records are committed."""
         wanted = self.committed + count
         while self.committed < wanted:
             await self.moved.wait()

@@ -1,4 +1,4 @@
-"""How a client gets in, said in the words of each library."""
+"""How a client gets in, in the settings of each library."""
 
 from __future__ import annotations
 

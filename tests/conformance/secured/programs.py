@@ -36,7 +36,7 @@ _PATIENCE_S = 20.0
 
 
 class Refused(Exception):
-    """The client did not get in; the text is all that it said."""
+    """The client did not get in; the text is all that it printed or raised."""
 
 
 class Program(Protocol):
@@ -328,7 +328,7 @@ class Driven:
 
 
 def _last_words(driver: Driver) -> str:
-    """End a driver that may have ended by itself; return what it has complained of."""
+    """End a driver that may have ended by itself; return its complaints."""
     try:
         driver.close()
     except (AssertionError, BrokenPipeError) as error:
@@ -392,7 +392,7 @@ class _Keeper(logging.Handler):
 
 
 def _listener(said: list[str]) -> logging.Logger:
-    """Return a logger that keeps what it is told."""
+    """Return a logger that keeps what is logged."""
     logger = logging.Logger(f"listener-{time.monotonic_ns()}")
     logger.addHandler(_Keeper(said))
     return logger

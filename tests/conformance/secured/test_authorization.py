@@ -1,4 +1,4 @@
-"""What ACLs forbid is said by the error of its kind, and works once it is allowed."""
+"""What ACLs forbid has the error of its kind, and works once it is allowed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(broker: SecuredBroker, story: Callable[[Guarded], Awaitable[None]]) -> N
 
 
 async def once_allowed(call: Callable[[], Awaitable[Any]], error: type[AuthorizationError]) -> Any:
-    """Call until the broker has heard of an ACL."""
+    """Call until the broker knows an ACL."""
     while True:
         try:
             return await call()
@@ -74,7 +74,7 @@ async def once_allowed(call: Callable[[], Awaitable[Any]], error: type[Authoriza
 
 
 async def eventually(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Call until there is something to tell: brokers hear of changes a little later."""
+    """Call until there is a result: brokers learn of changes a little later."""
     while True:
         if found := await call():
             return found
@@ -210,7 +210,7 @@ def test_delegation_tokens(guarded: SecuredBroker) -> None:
 
 
 def test_quotas(guarded: SecuredBroker) -> None:
-    """They are set, told and taken back; a user who may not change them is refused."""
+    """They are set, described and removed; a user who may not change them is refused."""
 
     async def story(given: Guarded) -> None:
         entity = QuotaEntity(user="carol")

@@ -18,7 +18,7 @@ Names = Callable[[], str]
 
 
 def check_is_served(name: str, mechanism: str) -> None:
-    """Skip what Apache Kafka refuses: librdkafka before 2.10.1 puts its nonce of SCRAM twice."""
+    """Skip what Apache Kafka refuses: librdkafka before 2.10.1 sends its SCRAM nonce twice."""
     if KIND == "apache" and name == "kcat" and mechanism.startswith("SCRAM"):
         pytest.skip("Apache Kafka does not serve SCRAM to the librdkafka of kcat")
 

@@ -1,4 +1,4 @@
-"""Who does not belong does not get in, and hears of it what the client says with Apache Kafka.
+"""Who must not get in is refused, and the client reports it as it does with Apache Kafka.
 
 What a client says is in its own words, which the tables below have: they hold for both kinds of
 broker. Left to a server's library are two things: which alert of TLS it sends (a bad certificate,
@@ -29,7 +29,7 @@ _WRONG_PLAIN = "Authentication failed: Invalid username or password"
 
 
 def accesses(secured: SecuredBroker) -> dict[str, Access]:
-    """Return the ways that lead nowhere, by what is wrong with them."""
+    """Return the ways in that must fail, by what is wrong with them."""
     ssl = secured.access("SSL")
     return {
         "wrong password": secured.access("SASL_SSL", "SCRAM-SHA-512").but(password="wrong"),

@@ -38,7 +38,7 @@ READY = re.compile(r"kraftrio ready (\S+):(\d+) node=(\d+) pid=(\d+) data=(\S+)"
 
 
 class SecureCluster:
-    """The command, and what it has said."""
+    """The command, and its output."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
