@@ -32,7 +32,7 @@ from tests.conformance.cluster_process import Cluster
 Connect = Callable[[int], RawClient]
 NewTopic = Callable[..., str]
 
-# What a client may be told while a partition changes its leader: all of it is retriable.
+# Errors that a client may get while a partition changes its leader: all are retriable.
 PASSING = {
     ErrorCode.NONE,
     ErrorCode.LEADER_NOT_AVAILABLE,

@@ -35,7 +35,7 @@ NOT_SENT = (
     "Requested metadata update after close",
 )
 log = logging.getLogger("cluster-load")
-log.setLevel(logging.CRITICAL)  # librdkafka tells of every refused connection
+log.setLevel(logging.CRITICAL)  # librdkafka logs every refused connection
 
 
 @dataclass

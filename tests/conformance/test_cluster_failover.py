@@ -215,7 +215,7 @@ class Member:
                 self.poll()
 
 
-# What librdkafka tells of a commit while the coordinator moves, and does not call retriable.
+# Errors of a commit while the coordinator moves, which librdkafka does not call retriable.
 PASSING = {
     int(ErrorCode.NOT_COORDINATOR),
     int(ErrorCode.COORDINATOR_NOT_AVAILABLE),

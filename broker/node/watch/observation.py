@@ -65,7 +65,7 @@ class Observation:
     def serves(self) -> None:
         """The node has begun to serve clients, or brokers."""
         self.is_serving = True
-        self._manager.tell("READY=1")
+        self._manager.notify("READY=1")
 
     def _add_figures(self) -> None:
         node, metrics = self._node, self._node.metrics

@@ -1,8 +1,8 @@
 """Reports the node's state to the service manager (systemd): sd_notify(3), in a few lines.
 
-Owns: `ServiceManager`. What started the node names a socket in NOTIFY_SOCKET; where nothing does,
-nothing is sent. With WATCHDOG_USEC it wants to hear at least as often that the event loop turns,
-and starts again what does not say so.
+Owns: `ServiceManager`. The manager that started the node names a socket in NOTIFY_SOCKET; where
+none is named, nothing is sent. With WATCHDOG_USEC it expects a message at least that often, which
+the node sends while its event loop runs, and restarts a node that does not.
 
 Called by: `observation`, in processes, not in simulations.
 """
@@ -27,8 +27,8 @@ class ServiceManager:
         interval_us = environ.get("WATCHDOG_USEC", "")
         self._interval_s = int(interval_us) / 2_000_000 if interval_us.isdigit() else 0.0
 
-    def tell(self, state: str) -> None:
-        """Send a state, such as READY=1; a manager that is gone hears nothing."""
+    def notify(self, state: str) -> None:
+        """Send a state, such as READY=1, to the manager if there is one."""
         if not self._address:
             return
         # A name that begins with @ is one of Linux' abstract ones.
@@ -40,14 +40,14 @@ class ServiceManager:
                 return
 
     async def run(self, stopping: trio.Event) -> None:
-        """Say that the event loop turns, and that the node stops once it does, until cancelled."""
+        """Report that the event loop runs and, once it is so, that the node stops."""
         async with trio.open_nursery() as nursery:
             if self._interval_s:
                 nursery.start_soon(self._feed_watchdog)
             await stopping.wait()
-            self.tell("STOPPING=1")
+            self.notify("STOPPING=1")
 
     async def _feed_watchdog(self) -> None:
         while True:
-            self.tell("WATCHDOG=1")
+            self.notify("WATCHDOG=1")
             await trio.sleep(self._interval_s)

@@ -6,6 +6,7 @@ Called by: the root of the command line.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
@@ -260,12 +261,12 @@ _ENTITY = (
     click.option("--client-id", metavar="NAME", help='With this client id; "" is the default.'),
     click.option("--ip", metavar="ADDRESS", help='From this address; "" is the default.'),
 )
-_E = TypeVar("_E")
+_C = TypeVar("_C", bound=Callable[..., object])
 
 
-def _entity_options(command: _E) -> _E:
+def _entity_options(command: _C) -> _C:
     for option in reversed(_ENTITY):
-        command = option(command)  # type: ignore[type-var]
+        command = option(command)
     return command
 
 

@@ -1,13 +1,13 @@
 """What a power cut leaves of a file whose newest changes were not synced.
 
-Owns: `Change`, `apply_change` and `survived`. Changes are written in order but reach the disk as
-the disk likes, one of three ways, drawn per file
+Owns: `Change`, `apply_change` and `survived`. Changes are written in order, but what reaches the
+disk is one of these, drawn for each file:
 - a prefix of the changes, the last one torn at any byte;
-- the same, but of the torn one the length and not the bytes (zeros);
-- with holes: of the sectors that were written, any. Those that did not come through hold what was
-  there before, zeros behind the old end, and the file ends where its last sector that did ends.
+- the same, but of the torn change only the length, with zeros for its bytes;
+- with holes: any of the sectors that were written. The others hold what was there before, or zeros
+  beyond the old end, and the file ends with the last sector that reached the disk.
 
-A file system writes back the pages of a file in any order, so a hole may lie before whole batches.
+A file system writes back the pages of a file in any order, so a hole may come before whole batches.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TypeAlias
 SECTOR_BYTES = 512  # what a disk writes as a whole
 
 Change: TypeAlias = tuple[int, bytes | None]
-"""(position, data), or (size, None): the file was cut, or made longer, to that size."""
+"""(position, data), or (size, None): the file was truncated, or extended, to that size."""
 
 
 def apply_change(target: bytearray, position: int, data: bytes | None) -> None:
-    """Do one change."""
+    """Apply one change."""
     if data is None:
         if position < len(target):
             del target[position:]
@@ -40,7 +40,7 @@ def survived(
     """Return what is left of a file, chosen at random.
 
     Args:
-        holes: sectors may come through out of order.
+        holes: sectors may reach the disk out of order.
     """
     data = bytearray(durable)
     if not changes:
@@ -61,9 +61,9 @@ def survived(
 
 
 def _with_holes(data: bytearray, changes: list[Change], rng: random.Random) -> bytes:
-    """Let the sectors that the newest changes wrote come through or not, each for itself.
+    """Let each of the sectors that the newest changes wrote reach the disk or not.
 
-    A cut is journalled: what came before it is settled with it or gone with it.
+    A truncation is journalled: what came before it is on the disk with it, or lost with it.
     """
     first = rng.randrange(len(changes) + 1)
     for number, (_, content) in enumerate(changes):
@@ -75,7 +75,7 @@ def _with_holes(data: bytearray, changes: list[Change], rng: random.Random) -> b
     wanted = bytearray(settled)
     for position, content in changes[first:]:
         if content is None:
-            break  # it did not come through, nor did what was written behind it
+            break  # it did not reach the disk, nor did what was written after it
         apply_change(wanted, position, content)
     result = bytearray(settled)
     end = len(settled)

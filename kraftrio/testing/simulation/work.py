@@ -1,9 +1,9 @@
-"""The time that work takes: whoever waits for a busy event loop has to wait longer.
+"""The time that work takes: while an event loop is busy, what waits for it waits longer.
 
 Owns: `Work`. A node is charged for what its tasks do: bytes that it receives and sends, bytes that
-it reads and writes on its loop, or, within `counted`, every call of a function. While it works its
-tasks do not run and its answers wait, as its heartbeats do; everybody else goes on. A turn of its
-loop that takes longer than `longest_turn_s` ends the simulation.
+it reads and writes on its loop, or, within `counted`, every call of a function. While it works, its
+tasks do not run, and its answers and heartbeats wait; everybody else goes on. A turn of its loop
+that takes longer than `longest_turn_s` ends the simulation.
 
 Work in threads is not charged: the disk's delay stands for it.
 """
@@ -18,14 +18,14 @@ from types import FrameType
 from kraftrio.testing.simulation.incarnation import Incarnation, current
 
 RECEIVE_S = 0.00003  # for each piece that a node takes from a socket, or gives to one
-BYTE_S = 2e-9  # for each byte that goes through its hands
+BYTE_S = 2e-9  # for each byte that it takes or gives
 CALL_S = 1e-7  # for each function that is called, where they are counted
-_LEAST_S = 0.0005  # less is kept until there is more
+_LEAST_S = 0.0005  # shorter work is added up before the node is busy with it
 _CALLS_AT_ONCE = 500
 
 
 class Work:
-    """What the nodes of one world have to do.
+    """The work of the nodes of one world.
 
     Args:
         keep_busy: lets no task of a node run for as long as its work takes.
@@ -41,7 +41,7 @@ class Work:
         self.total_s = 0.0
 
     def charge(self, who: Incarnation | None, seconds: float) -> None:
-        """Let a node have worked for that long."""
+        """Add work that takes a node that long."""
         if who is None or not who.is_alive or self._is_in_thread:
             return
         self.total_s += seconds
@@ -52,18 +52,18 @@ class Work:
             self._keep_busy(who)
 
     def on_turn(self) -> str:
-        """A turn of the loop is over; tell of a node that took too long for it, "" if none did."""
+        """End a turn of the loop; return a complaint if it took a node too long, else ""."""
         slow = [who for who, spent_s in self._turn_s.items() if spent_s > self.longest_turn_s]
         text = "".join(f"the loop of {who!r} stood for {self._turn_s[who]:g} s" for who in slow[:1])
         self._turn_s.clear()
         return text
 
     def owed_s(self, who: Incarnation | None) -> float:
-        """How long a node has worked since time stood still."""
+        """How long a node has worked at this instant of the simulation, in which no time passes."""
         return 0.0 if who is None else self._owed_s.get(who, 0.0)
 
     def take_owed_s(self, who: Incarnation) -> float:
-        """How long a node is busy with what it was charged."""
+        """Return for how long a node is to be busy with what it was charged, and reset that."""
         return self._owed_s.pop(who, 0.0)
 
     @contextmanager

@@ -224,7 +224,7 @@ def _wait_for_producer_ids(client: RawClient) -> None:
         time.sleep(0.05)
 
 
-# -- what an answer tells ------------------------------------------------------------------------
+# -- what an answer shows ------------------------------------------------------------------------
 
 
 class Names:
@@ -262,7 +262,7 @@ _OPERATIONS = {
     "cluster_authorized_operations",
 }
 _LEFT_OUT = {"brokers", "nodes", "voters", "observers", "node_endpoints", "log_dirs"}
-# Lists whose length tells something by itself.
+# Lists whose length means something by itself.
 _COUNTED = {"configs", "matching_acls", "resources", "config_resources"}
 
 

@@ -70,7 +70,7 @@ def test_a_partition_is_given_once_its_owner_let_it_go(member: MakeMember) -> No
     epoch = first.epoch
     second.join()
     deadline = time.monotonic() + 20
-    while first.count == PARTITIONS:  # it is told what to revoke, once the target is computed
+    while first.count == PARTITIONS:  # an answer says what to revoke, once the target is computed
         assert first.heartbeat().error_code == NONE
         assert time.monotonic() < deadline
         time.sleep(0.05)

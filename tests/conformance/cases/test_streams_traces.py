@@ -136,7 +136,7 @@ class WireScript(StreamsScript):
             found = {str(topic.name): len(topic.partitions) for topic in answer.topics}
             if all(found[name] >= count for name, count in counts.items()):
                 if KIND == "apache":
-                    time.sleep(0.5)  # its group coordinator hears of it later than its clients
+                    time.sleep(0.5)  # its group coordinator learns of it later than its clients
                 return found
             assert time.monotonic() < deadline, (counts, found)
             time.sleep(0.05)

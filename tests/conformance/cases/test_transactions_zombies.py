@@ -33,7 +33,7 @@ from tests.conformance.clients.install import python_client
 pytestmark = scenarios.MARKS
 
 OLD_EPOCH = ErrorCode.INVALID_PRODUCER_EPOCH
-# What a producer of Produce 11, whose epoch is still the current one, is told.
+# The error of a producer of Produce 11, whose epoch is still the current one.
 NOT_IN_TRANSACTION = ErrorCode.TRANSACTION_ABORTABLE
 
 both_versions = pytest.mark.parametrize("version", [1, 2])

@@ -80,7 +80,7 @@ def test_plain_producer(
         for _ in client.codecs:
             story.wait_for(story.send(200), [reader])  # each comes on a connection of its own
     if acks == "0":
-        story.placed.clear()  # nobody told the producer where they are
+        story.placed.clear()  # with acks=0 the producer does not learn where they are
     story.check()
 
 

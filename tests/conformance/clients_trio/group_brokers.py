@@ -18,7 +18,7 @@ from tests.conformance.broker_process import ApacheBroker, Broker
 
 KINDS = ("apache", "kraftrio")
 
-# Quick to notice who is gone, and to tell members of a rebalance.
+# They soon notice who is gone, and members soon learn of a rebalance.
 QUICK = {
     "group.consumer.session.timeout.ms": 6000,
     "group.consumer.min.session.timeout.ms": 1000,

@@ -121,7 +121,7 @@ def test_acks(bootstrap: str, kafka: KafkaTools, unique_topic: Names, acks: obje
         assert set(places) == {(0, -1)}
         deadline = time.monotonic() + 20
         while len(found := read_log(bootstrap, topic)) < 300 and time.monotonic() < deadline:
-            time.sleep(0.1)  # nobody tells when they are there
+            time.sleep(0.1)  # with acks=0 nothing says when they are there
         assert [one.record for one in found] == records
     else:
         assert places == [(0, offset) for offset in range(300)]

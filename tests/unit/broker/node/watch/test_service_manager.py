@@ -1,4 +1,4 @@
-"""systemd hears when the node serves, that its loop turns, and that it stops."""
+"""systemd is notified when the node serves, that its loop runs, and that it stops."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import trio
 from kraftrio.broker.node.watch.service_manager import ServiceManager
 
 
-async def test_what_the_manager_hears(tmp_path: Path) -> None:
+async def test_what_the_manager_is_sent(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(address)
         heard.setblocking(False)
         manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "20000"})
-        manager.tell("READY=1")
+        manager.notify("READY=1")
         assert heard.recv(100) == b"READY=1"
         stopping = trio.Event()
         async with trio.open_nursery() as nursery:
@@ -35,7 +35,7 @@ async def test_what_the_manager_hears(tmp_path: Path) -> None:
 
 
 def test_nobody_is_told_where_nobody_asks(tmp_path: Path) -> None:
-    ServiceManager({}).tell("READY=1")
-    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
+    ServiceManager({}).notify("READY=1")
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
     assert not list(tmp_path.iterdir())
-    ServiceManager({"NOTIFY_SOCKET": "@kraftrio-nobody", "WATCHDOG_USEC": "x"}).tell("READY=1")
+    ServiceManager({"NOTIFY_SOCKET": "@kraftrio-nobody", "WATCHDOG_USEC": "x"}).notify("READY=1")
