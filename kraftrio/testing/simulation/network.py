@@ -1,18 +1,18 @@
 """A network in memory: hosts, links with latency, and connections that lose, hang and are cut.
 
-Owns: `Internet` (the hosts and links), `HostNetwork` (one host's `clients.transport.Network`),
+Owns: `Internet` (the hosts and links), `HostNetwork` (one host's `net.transport.Network`),
 `SimSocket` and `SimListener`. Rules:
-1. Bytes of one direction of a connection arrive in order, once, or never: what TCP promises. Across
-   connections any order is possible. A send may be taken in part, and may arrive in pieces.
-2. A link that hangs delivers nothing until it is mended, then everything (TCP sends again). Nobody
-   is told: only deadlines end such a wait.
-3. A dead process refuses connections and has reset its own; a machine without power answers nothing
-   until it is up again, and then resets what it does not know. An end that hears nothing from a
-   machine that lost its power is reset in the end, as keep-alive probes find out.
-4. Buffers are bounded: a sender whose peer does not read cannot send for ever.
+1. Bytes of one direction of a connection arrive in order and once, or never: what TCP promises.
+   Across connections any order is possible. A send may be accepted in part, and may arrive in
+   pieces.
+2. A link that hangs delivers nothing until it is mended, then everything (TCP sends it again).
+   Neither end gets an error: only deadlines end such a wait.
+3. A dead process refuses connections, and its own are reset or closed. A machine without power
+   answers nothing; the other ends of its connections time out in the end, by keep-alive probes.
+4. Buffers are bounded: a sender whose peer does not read must wait.
 
-Faults that a cluster must survive, hence all that are injected: latency, slow links, hung links in
-one or both directions, cut connections with whatever was under way lost in one direction or both.
+Faults: only those that a cluster must survive. Latency, slow links, links that hang in one or both
+directions, connections that are cut and lose what was under way in one direction or both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEEPALIVE_S = KEEPALIVE_IDLE_S + KEEPALIVE_COUNT * KEEPALIVE_INTERVAL_S
 
 @dataclass(slots=True)
 class LinkQuality:
-    """How a link carries what it carries."""
+    """How fast and how regularly a link carries bytes."""
 
     latency_s: float = 0.0005
     jitter_s: float = 0.001
@@ -104,7 +104,7 @@ class SimSocket:
         self.closed = False
         self.hangs = False  # what this end sends does not arrive, for now
         self.void = False  # what this end sends is lost
-        self.held = 0
+        self.held = 0  # how many pieces wait for an end of `hangs`
         self.under_way: deque[bytes | None] = deque()  # to the peer; None ends the stream
         self.under_way_bytes = 0
         self.last_arrival_s = 0.0
@@ -169,7 +169,7 @@ class SimSocket:
         assert not flag, "sockets here are non-blocking"
 
     def setsockopt(self, *arguments: object) -> None:
-        """Take any option: there is nothing to tune."""
+        """Accept any option: there is nothing to tune."""
 
     def getsockname(self) -> tuple[str, int]:
         return self.host.address, self.port
@@ -256,7 +256,7 @@ class SimSocket:
         self._reader = self._writer = None
 
     def reset(self, code: int = errno.ECONNRESET) -> None:
-        """Let this end find its connection broken."""
+        """Let the next call at this end fail: the connection is broken."""
         if not self.closed and self.error is None:
             self.error = code
             self.wake_reader()
@@ -375,13 +375,13 @@ class Internet:
     # -- carrying -------------------------------------------------------------------------------
 
     def send(self, sock: SimSocket, chunk: bytes) -> None:
-        """Take bytes from a socket; they arrive later, or not."""
+        """Accept bytes from a socket; they arrive later, or never."""
         for observe in self.observers:
             observe(sock, chunk)
         self.carry(sock, chunk)
 
     def carry(self, sock: SimSocket, chunk: bytes) -> None:
-        """Take bytes without having them observed."""
+        """As `send`, but without observers."""
         quality = sock.link.quality
         if len(chunk) > 1 and self.rng.random() < quality.split_chance:
             cut = self.rng.randrange(1, len(chunk))
@@ -448,7 +448,7 @@ class Internet:
         self.world.after(delay, reset)
 
     def closed(self, sock: SimSocket) -> None:
-        """Tell the peer that an end was closed: by a reset if it left bytes unread."""
+        """Let the peer know that an end was closed: by a reset if that left bytes unread."""
         sock.host.sockets.pop(sock.serial, None)
         if sock.peer.closed:
             return
@@ -465,7 +465,7 @@ class Internet:
     # -- connecting -----------------------------------------------------------------------------
 
     async def connect(self, source: Host, name: str, port: int) -> SimSocket:
-        """Connect from a host; waits for ever where nobody answers."""
+        """Connect from a host; this waits without end where nobody answers."""
         if name not in self.hosts:
             raise OSError(errno.EHOSTUNREACH, f"no such host {name}")
         target = self.hosts[name]
@@ -480,7 +480,8 @@ class Internet:
             elif isinstance(found, SimSocket):
                 found.close()
 
-        self._carry(self.link(source.name, name), lambda: self._knock(source, target, port, answer))
+        ask = partial(self._on_connect, source, target, port, answer)
+        self._carry(self.link(source.name, name), ask)
         try:
             await answered.wait()
         except trio.Cancelled:
@@ -506,17 +507,17 @@ class Internet:
         delay = link.quality.latency_s + self.rng.random() * link.quality.jitter_s
         self.world.after(delay, arrive)
 
-    def _knock(
+    def _on_connect(
         self,
         source: Host,
         target: Host,
         port: int,
         answer: Callable[[SimSocket | OSError], None],
     ) -> None:
-        """Let a wish to connect arrive."""
+        """A request to connect (SYN) has arrived at its target."""
         back = self.link(target.name, source.name)
         if not target.has_power:
-            return  # the peer hears nothing
+            return  # without an answer
         listener = target.listeners.get(port)
         if listener is None or len(listener.queue) >= _BACKLOG:
             self.world.note("net", "refuse", f"{source.name}>{target.name}:{port}")
@@ -560,7 +561,7 @@ class Internet:
                 release()
 
     def mend_all(self) -> None:
-        """Take away every fault of links and connections."""
+        """End every fault of links and connections."""
         for source, target in list(self.links):
             self.mend(source, target)
             self.links[source, target].quality = (
@@ -575,7 +576,7 @@ class Internet:
         return list(host.sockets.values())
 
     def stall(self, sock: SimSocket, stalls: bool) -> None:
-        """Let what one end sends not arrive, until told otherwise."""
+        """Hold what one end sends, or let it arrive again."""
         sock.hangs = stalls
         if not stalls:
             held, sock.held = sock.held, 0
@@ -612,7 +613,7 @@ class Internet:
             sock.close()
 
     def cut_power(self, host: Host) -> None:
-        """Let a machine fall silent: peers are told nothing, and find out by keep-alives (TCP)."""
+        """Cut a machine's power: peers get no reset, and find out by keep-alive probes (TCP)."""
         host.has_power = False
         for listener in list(host.listeners.values()):
             listener.closed = True
@@ -622,11 +623,11 @@ class Internet:
             sock.closed = True
             sock.under_way.clear()
             sock.under_way_bytes = 0
-            self.world.after(_KEEPALIVE_S, partial(self._miss, sock.peer))
+            self.world.after(_KEEPALIVE_S, partial(self._on_keepalive_failed, sock.peer))
         host.sockets.clear()
 
-    def _miss(self, sock: SimSocket) -> None:
-        """The other end's machine does not know of this connection."""
+    def _on_keepalive_failed(self, sock: SimSocket) -> None:
+        """No probe was answered: the machine at the other end is gone, or knows nothing of it."""
         if not sock.closed and sock.host.has_power:
             sock.reset(errno.ETIMEDOUT)
 
@@ -635,7 +636,7 @@ class Internet:
 
 
 class HostNetwork:
-    """The network as one process on a host sees it (`clients.transport.Network`)."""
+    """The network as one process on a host sees it (`net.transport.Network`)."""
 
     def __init__(self, internet: Internet, name: str) -> None:
         self._internet = internet
@@ -666,13 +667,13 @@ class HostNetwork:
         return sock
 
     def tune(self, sock: Any, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-        """Take any setting: buffers are of one size here."""
+        """Accept any setting: buffers are of one size here."""
 
     async def wait_readable(self, sock: Any) -> None:
         await sock.wait_readable()
 
     def file_sender(self, sock: Any) -> None:
-        """Files are read: there is no system that could send from them."""
+        """None: bytes of files are read and sent, since there is no sendfile(2) here."""
 
     async def wait_writable(self, sock: Any) -> None:
         await sock.wait_writable()

@@ -71,7 +71,7 @@ class Trace:
     """The lines of what happened, the newest kept, all of them digested.
 
     Args:
-        sink: is given every line as it comes, for --trace.
+        sink: gets every line as it comes, for --trace.
     """
 
     def __init__(self, sink: Callable[[str], object] | None = None) -> None:
@@ -89,7 +89,7 @@ class Trace:
             self._sink(line)
 
     def digest(self) -> str:
-        """Name the run: the same for the same events, whatever the process."""
+        """Return the name of the run: the same for the same events, in any process."""
         return self._hash.hexdigest()[:16]
 
 
@@ -129,7 +129,7 @@ class World:
     def __init__(self, seed: str, trace: Trace | None = None) -> None:
         self.seed = seed
         self.now_s = 0.0
-        self.start_wall_ms = START_WALL_MS  # of every wall clock that nothing was done to
+        self.start_wall_ms = START_WALL_MS  # of every wall clock that no fault has moved
         self.trace = trace if trace is not None else Trace()
         self.active: dict[Incarnation, None] = {}  # whose tasks ran since the last checks
         self.failure: SimulationFailure | None = None
@@ -161,13 +161,13 @@ class World:
     # -- time and events ------------------------------------------------------------------------
 
     def after(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Let a simulated event happen."""
+        """Let a simulated event happen after a delay."""
         heapq.heappush(self._events, (self.now_s + delay_s, next(self._order), callback))
 
     def on_rest(self, deadline: float) -> None:
         """Check the invariants, then jump to the next event or deadline (no task can run)."""
         if self._is_over:
-            return  # Trio itself cleans up, with a wake-up through its own socket
+            return  # Trio cleans up, for which it wakes itself through a socket
         if self.failure is None:
             try:
                 for check in self.checks:
@@ -182,7 +182,7 @@ class World:
         events = self._events
         target = min(deadline, events[0][0]) if events else deadline
         if math.isinf(target):
-            self.fail(SimulationFailure("everybody waits for ever"))
+            self.fail(SimulationFailure("every task waits for ever"))
             return
         if target > self.now_s:
             self.now_s = target
@@ -198,7 +198,7 @@ class World:
             self.fail(SimulationFailure(text))
         self._turns_at_instant += 1
         if self._turns_at_instant > _FREE_TURNS:
-            self.now_s += _TURN_S  # work takes time: a wait for a rounding error ends
+            self.now_s += _TURN_S  # work takes time; so a wait that is short by rounding ends
         if self._turns_at_instant == _MAX_TURNS_AT_ONE_INSTANT:
             busy = ", ".join(sorted(f"{incarnation_of(t)} {t.name}" for t in queue))
             text = f"a busy loop: tasks run on while time stands still: {busy}"
@@ -217,7 +217,7 @@ class World:
             self.calm_since_s = max(self.calm_since_s, self.now_s + aftermath_s)
 
     def was_calm_since(self, time_s: float) -> bool:
-        """Return whether a request of that time had to be answered by now."""
+        """Return whether a request sent at that time should have been answered by now."""
         return not self.disturbances and self.calm_since_s <= time_s
 
     def fail(self, failure: SimulationFailure) -> None:
@@ -237,7 +237,7 @@ class World:
         self.trace.add(self.now_s, who, kind, text)
 
     def tolerates(self, text: str) -> bool:
-        """Return whether a node may log this as an error, for what was done to it."""
+        """Return whether a node may log this as an error, given the faults that hit it."""
         return any(part in text for part in self.tolerated)
 
     # -- pauses ---------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class World:
         self.after(0.0, lambda: self.after(self.work.take_owed_s(who), done))
 
     def forget_work(self, who: Incarnation) -> None:
-        """Let a dead one be busy no more."""
+        """End the work of a life that is over."""
         self.work.take_owed_s(who)
         if self._busy.pop(who, False) is None:
             who.is_busy = False
@@ -307,7 +307,7 @@ class World:
 
 
 class _ChanceOfThread:
-    """Trio's generator: a world's in the thread that runs it, as before in all others."""
+    """Trio's random generator: the world's own in the thread that runs it, Trio's in others."""
 
     def __init__(self, rng: random.Random, elsewhere: random.Random) -> None:
         self._rng = rng
