@@ -42,7 +42,7 @@ this voter has lost its log | It neither votes nor counts until it has caught up
 this voter votes and counts again | It has caught up. | -
 no leader is there to catch up with | A voter without its memory waits for a leader. | Start the other voters; if a majority lost its disks for good, see kraftrio recover-quorum.
 no metadata yet | A new cluster waits for voters. | Start the voters that are named.
-metadata log cut | This node's metadata log had records that the leader's has not, as after a leader that failed. | -
+metadata log truncated | This node's metadata log had records that the leader's has not, as after a leader that failed. | -
 metadata log cannot be written now | The disk of the metadata log has no room: changes wait. | Make room.
 metadata log can be written again | There is room. | -
 snapshot written | A snapshot of the metadata was written. | -
@@ -117,11 +117,11 @@ log of another topic kept as | A folder belongs to a topic that was deleted and 
 stray log set aside | A log that the metadata does not place here is kept aside, and not served. | Remove it once its records are not needed.
 future log without use removed | A copy for a move that nobody wants any more. | -
 * is in two log directories | A replica was found twice; one is served. | Remove the one set aside once you have looked at it.
-recovery of * | A log was repaired after an unclean stop, or cannot be. | At a cut: a replica brings the records back.
+recovery of * | A log was repaired after an unclean stop, or cannot be. | Where it was truncated, a replica brings the records back.
 cannot close * | A log could not be closed cleanly; its next start recovers it. | Look at the disk.
 cannot remove * | A file stays for now. | Look at the disk and its rights.
 cannot rename * | A folder keeps its name for now. | Look at the disk and its rights.
-cannot cut * | What is left of a truncation is done later. | Look at the disk.
+cannot truncate * | What a failed write left is removed later. | Look at the disk.
 rebuild indexes of * | An index did not fit its segment, and is rebuilt. | -
 rebuild the transaction index of | Likewise, of aborted transactions. | -
 drop producer snapshot | A damaged snapshot is not used; it is rebuilt. | -

@@ -160,7 +160,7 @@ unit/broker/log/metadata/test_metadata_log: broker/log/metadata/ metadata_segmen
 unit/broker/log/partition/test_partition_log: broker/log/partition/ follower_batches log_flush
     log_reads results roll_policy
 unit/broker/log/partition/test_partition_log: broker/log/producers/ replay
-unit/broker/log/partition/test_pending_cut: broker/log/partition/ partition_files
+unit/broker/log/partition/test_pending_truncation: broker/log/partition/ partition_files
 unit/broker/log/partition/test_recovery: broker/log/partition/ log_parts segment_list
 unit/broker/log/producers/test_log_producers: broker/log/producers/ snapshots
 unit/broker/api/share/test_share_fetch: broker/api/share/ acknowledgements ongoing_share_fetch

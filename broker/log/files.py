@@ -4,7 +4,7 @@ Rules:
 1. Everything above works on the two Protocols here; tests give an in-memory file system that loses
    unsynced bytes at a crash, tears writes and injects ENOSPC and EIO.
 2. `File.write_at` writes all bytes or raises OSError; after an error the bytes from that position
-   on are unknown and the caller cuts the file back to its last good size.
+   on are unknown and the caller truncates the file to its last good size.
 3. Bytes survive a power cut only after `File.sync`, names only after `FileSystem.sync_directory`.
 4. `File.sync` may run in a worker thread while the owner writes to or even closes the same file.
 """

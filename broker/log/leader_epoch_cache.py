@@ -1,7 +1,7 @@
 """Leader epochs of one log: which epoch began at which offset (KIP-101, KIP-279, KIP-320).
 
 Owns the ordered list of (epoch, start_offset), both strictly rising. It is pure: `partition_log`
-assigns epochs as batches arrive, cuts the list when the log is cut, and writes it to
+assigns epochs as batches arrive, truncates the list with the log, and writes it to
 `leader-epoch-checkpoint` whenever `version` moved.
 """
 

@@ -4,8 +4,8 @@ Owns: `ReplicaMoves`. A move
 1. begins with a future log in the wanted directory (`log/future_logs`); the partition's log is not
    compacted from then on, or a copy could keep what its tombstone was to delete;
 2. copies what the log in service has, in small pieces between which the event loop goes on, no
-   faster than replica.alter.log.dirs.io.max.bytes.per.second. Before each piece it is cut to where
-   both logs agree, by leader epochs, as a follower is;
+   faster than replica.alter.log.dirs.io.max.bytes.per.second. Before each piece the copy is
+   truncated to where both logs agree, by leader epochs, as a follower is;
 3. when it has nearly all: makes the copy durable, reports the new directory to the controller, and
    waits until the metadata has it;
 4. then copies the rest and swaps the logs, in one turn of the event loop: reads and appends see the
@@ -243,7 +243,7 @@ class ReplicaMoves:
         """
         now_ms = self._clock.wall_ms()
         current = partition.log
-        _cut_to_agreement(current, future, now_ms)
+        _truncate_to_agreement(current, future, now_ms)
         if future.log_end_offset < current.log_end_offset:
             read = self._replicas.reads.read(
                 partition,
@@ -314,7 +314,7 @@ class ReplicaMoves:
             await trio.sleep(_PAUSE_S)
 
 
-def _cut_to_agreement(current: PartitionLog, future: PartitionLog, now_ms: int) -> None:
+def _truncate_to_agreement(current: PartitionLog, future: PartitionLog, now_ms: int) -> None:
     """Drop from the copy what the log in service does not have (any more); mostly nothing."""
     start = current.log_start_offset
     if future.log_end_offset < start:

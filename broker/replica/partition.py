@@ -218,7 +218,7 @@ class Partition:
             self._count_readable(size_bytes)
 
     def on_truncation(self) -> None:
-        """The log was cut, or began again elsewhere."""
+        """The log was truncated, or began again elsewhere."""
         log, state = self.log, self.state
         state.on_truncation(log.log_start_offset, log.log_end_offset)
         log.update_high_watermark(state.high_watermark)

@@ -1,6 +1,6 @@
 """What a consumer hands over: records, and batches that are decoded only when somebody looks.
 
-Owns `ConsumerRecord`, `ConsumerBatch`, and `split_records`, which cuts what a broker sent for one
+Owns `ConsumerRecord`, `ConsumerBatch`, and `split_records`, which splits what a broker sent for one
 partition into batches. Rules:
 1. A batch is a view of the broker's answer: until its records are asked for there is no object
    per record, and no decompression. They are then decoded all at once and kept.

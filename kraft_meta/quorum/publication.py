@@ -6,7 +6,7 @@ Owns: the committed image, and the batches that are in the log but not committed
 2. Batches are kept from the append to the commit, so that a commit reads nothing from disk, but
    right after the start.
 
-Called by: quorum/service.py (appends, cuts, commits), quorum/snapshots.py (snapshots in),
+Called by: quorum/service.py (appends, truncations, commits), quorum/snapshots.py (snapshots in),
 quorum/active_controller.py (the image).
 """
 
@@ -55,7 +55,7 @@ class MetadataPublication:
         self._uncommitted.extend(batches)
 
     def on_truncated(self, offset: int) -> None:
-        """Forget what was cut from the log."""
+        """Forget what was truncated from the log."""
         while self._uncommitted and self._uncommitted[-1].end_offset > offset:
             self._uncommitted.pop()
 

@@ -72,7 +72,7 @@ class ReadyWriter:
         await self._run_in_thread(prepare)
         if truncate_to is not None:
             _log.info(
-                "metadata log cut to=%d leader=%d epoch=%d",
+                "metadata log truncated to=%d leader=%d epoch=%d",
                 truncate_to,
                 quorum.leader_id,
                 quorum.epoch,

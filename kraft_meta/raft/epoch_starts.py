@@ -70,7 +70,7 @@ class EpochStarts:
         """Return None when a log that ends so is a prefix of this one.
 
         Otherwise where the asked epoch (or the one before) ends here, so that the other log can be
-        cut back to it; or the snapshot to start from when this log no longer reaches back so far.
+        truncated to it; or the snapshot to start from when this log no longer reaches back so far.
         """
         if self.log_start_offset > 0 and (
             end.offset < self.log_start_offset

@@ -2,7 +2,7 @@
 
 Owns: the one fetch that is under way, and which voter an observer avoids. Rules:
 1. One fetch is under way at a time; an answer counts if it is about the log as it is now.
-2. The leader's answer appends to the log, cuts it where the logs part, or offers a snapshot.
+2. The leader's answer appends to the log, truncates it where they diverge, or offers a snapshot.
 3. A voter that may not be believed yet asks the others for their epoch once it has caught up
    (voter_memory.py), by a pre-vote request without consequences.
 

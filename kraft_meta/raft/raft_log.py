@@ -4,8 +4,8 @@ Owns: where the log ends, what of it is durable and what is committed, and the w
 Ready asks for. Rules:
 1. Proposals queued between two Readys become one batch (group commit); what was proposed together
    is never split.
-2. The high watermark never goes back, nothing below it is cut, nor what the election state says was
-   committed (`committed_floor`): that is CommittedRecordsError, which ends the node.
+2. The high watermark never goes back, nothing below it is truncated, nor what the election state
+   says was committed (`committed_floor`): that is CommittedRecordsError, which ends the node.
 3. A truncation is ordered before the batches of the same Ready.
 
 Called by: the parts of the Raft core; the quorum's shell (`on_snapshot_written`, and its figures).
@@ -96,7 +96,7 @@ class RaftLog:
 
     @property
     def has_writes(self) -> bool:
-        """Something is to be appended or cut."""
+        """Something is to be appended or truncated."""
         return bool(self._batches or self._proposals) or self._truncate_to is not None
 
     def read(self, start_offset: int, max_bytes: int) -> tuple[LogBatch, ...]:
@@ -147,7 +147,7 @@ class RaftLog:
             self._batches.append(_own_batch(base_offset, proposals[-1].epoch, values))
 
     def take_writes(self, wall_ms: int) -> tuple[int | None, tuple[LogBatch, ...]]:
-        """Return where to cut the log (None: nowhere) and what to append then.
+        """Return where to truncate the log (None: nowhere) and what to append then.
 
         Own batches get wall_ms as their time.
         """
@@ -164,7 +164,7 @@ class RaftLog:
     def on_durable(self) -> bool:
         """Learn that what was taken is durable; True when that makes more of the log durable."""
         end, self._in_flight_end = self._in_flight_end, None
-        # A truncation that came meanwhile cut what was in flight; it is ordered after it.
+        # A truncation that came meanwhile removes what was in flight; it is ordered after it.
         if end is None or end > self.end_offset:
             return False
         self.stable_end_offset = max(self.stable_end_offset, end)
@@ -190,10 +190,10 @@ class RaftLog:
                 " to give them up, move its metadata log away"
             )
 
-    # ---- cuts
+    # ---- truncations
 
     def diverging_offset(self, diverging: OffsetAndEpoch) -> int:
-        """Return where to cut, for a leader in whose log an epoch ends as `diverging` says."""
+        """Return where to truncate, for a leader in whose log an epoch ends as `diverging` says."""
         own = self.epochs.end_offset_for_epoch(diverging.epoch)
         offset = own.offset if own.epoch != diverging.epoch else min(own.offset, diverging.offset)
         return max(offset, self.epochs.log_start_offset)

@@ -3,9 +3,9 @@
 A voter promises two things: it votes once in an epoch, and what it has acknowledged to a leader
 stays in its log. Both rest on its disk. A voter that comes back with another disk, or without its
 log or its election state, knows neither what it voted nor what it held: believed, two such voters
-of three would elect each other and cut what the third has from the log. So a voter is *proven* or
-not; the mark lies in the election state file, written with the vote it belongs to, so that a kill
-at any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter that is not proven:
+of three would elect each other, and the third would truncate its log. So a voter is *proven* or
+not; the mark is in the election state file, written with the vote it belongs to, so that a kill at
+any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter that is not proven:
 
 1. It grants no vote and no pre-vote to a candidate that has a log, and says so in its answer
    (INVALID_VOTER_KEY: the voter that was meant is not here).

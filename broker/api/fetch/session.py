@@ -72,7 +72,7 @@ class FetchPart:
     def update(self, other: FetchPart) -> None:
         """Take over what a later fetch asks, keeping what was sent.
 
-        A follower in a new leader epoch, or with a log that was cut, has dropped the answers to
+        A follower in a new leader epoch, or with a truncated log, has dropped the answers to
         what it had asked before: they are sent again.
         """
         if (

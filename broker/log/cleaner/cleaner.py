@@ -10,7 +10,7 @@ here.
 
 Rules:
 1. The thread reads closed segments through files of its own and writes `.cleaned` files only. A log
-   that was cut, closed, deleted or is no longer compacted meanwhile ends the run
+   that was truncated, closed, deleted or is no longer compacted meanwhile ends the run
    (`CleaningAborted`) with nothing changed: `check` finds out, and the swap checks again.
 2. Offsets, sequences, producers and the ends of batches stay. Kept though empty are the last batch
    of each active producer (KAFKA-8335: its sequence) and the last one of each group, so that no
@@ -85,7 +85,7 @@ class CleaningRun:
         self._pace = pace
         self._config = log.config
         self._directory = log.directory
-        self._truncation_count = log.durability.cut_count
+        self._truncation_count = log.durability.truncation_count
         self._segments = [s for s in log.segments if s.base_offset < target.end_offset]
         self._map = OffsetMap(map_bytes, target.first_dirty_offset)
         start_offset = log.segments.first_base_offset
@@ -111,7 +111,7 @@ class CleaningRun:
     def check(self) -> None:
         """Raise CleaningAborted when the run must not go on. Any thread."""
         log = self.log
-        if log.durability.cut_count != self._truncation_count or not log.config.compact:
+        if log.durability.truncation_count != self._truncation_count or not log.config.compact:
             raise CleaningAborted(f"cleaning of {log.topic_partition}")
 
     def check_segments(self) -> None:

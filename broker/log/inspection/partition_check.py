@@ -168,7 +168,7 @@ def _check_epochs(
                 told.add(epoch)
                 said = "none" if index < 0 else str(entries[index].epoch)
                 fault = f"offset {offset} was written in epoch {epoch}, but it says {said}"
-                yield Finding(path, fault, "followers may cut their logs too far back", offset)
+                yield Finding(path, fault, "followers may truncate too much", offset)
     if starts and starts[-1] > facts.end_offset:
         fault = f"epoch {entries[-1].epoch} begins with {starts[-1]}, beyond the end of the log"
         yield Finding(path, fault, REBUILT, starts[-1])

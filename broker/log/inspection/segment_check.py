@@ -117,7 +117,7 @@ def check_log_file(
 
 def _damage_finding(path: str, damage: Damage, *, is_last_segment: bool) -> Finding:
     if damage.is_last and is_last_segment:
-        remains = "what is before it can be read; a broker cuts it off when it starts"
+        remains = "what is before it can be read; a broker truncates it when it starts"
     elif damage.is_last:
         remains = "what is before it, and the next segments, can be read"
     else:
@@ -198,7 +198,7 @@ def check_offset_index(path: str, data: bytes, facts: SegmentFacts) -> Iterator[
     """Check the entries of a `.index`."""
     entries = _entries(data, _OFFSET_ENTRY)
     if entries is None:
-        yield _cut(path, data, _OFFSET_ENTRY)
+        yield _incomplete(path, data, _OFFSET_ENTRY)
         return
     starts = {batch.position: batch.base_offset for batch in facts.batches}
     last_offsets = {batch.last_offset for batch in facts.batches}
@@ -223,7 +223,7 @@ def check_time_index(path: str, data: bytes, facts: SegmentFacts) -> Iterator[Fi
     """Check the entries of a `.timeindex`."""
     entries = _entries(data, _TIME_ENTRY)
     if entries is None:
-        yield _cut(path, data, _TIME_ENTRY)
+        yield _incomplete(path, data, _TIME_ENTRY)
         return
     last_offsets = [batch.last_offset for batch in facts.batches]
     latest: list[int] = []
@@ -295,6 +295,6 @@ def _entries(data: bytes, entry: struct.Struct) -> list[tuple[int, int]] | None:
     return list(entry.iter_unpack(data[:end]))
 
 
-def _cut(path: str, data: bytes, entry: struct.Struct) -> Finding:
+def _incomplete(path: str, data: bytes, entry: struct.Struct) -> Finding:
     fault = f"{len(data)} bytes are no whole number of entries of {entry.size}"
     return Finding(path, fault, REBUILT, None, len(data) - len(data) % entry.size)

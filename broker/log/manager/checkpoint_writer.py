@@ -72,7 +72,7 @@ class CheckpointWriter:
         return stale
 
     def lower_cleaner_offset(self, log: PartitionLog) -> None:
-        """What is written beyond the end of a cut log is not compacted, also after a restart.
+        """What is written beyond the end of a truncated log is not compacted, nor after a restart.
 
         Raises OSError.
         """

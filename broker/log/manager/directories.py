@@ -1,7 +1,7 @@
 """Names of partition directories, as Kafka makes them. Pure.
 
 <topic>-<partition>                        a log
-<topic>-<partition>.<32 hex>-delete        a log whose topic is deleted; the topic is cut so that
+<topic>-<partition>.<32 hex>-delete        a log whose topic is deleted; the name is cut so that
                                            the name keeps within 255 characters (KAFKA-4893)
 <topic>-<partition>.<32 hex>-future        a log being moved between log directories
 <topic>-<partition>.<32 hex>-stray         a log nobody knows

@@ -260,7 +260,7 @@ class LogManager:
         assert known is log, known
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Cut a log from `offset` on; recovery checks what is written there later."""
+        """Truncate a log to `offset`; recovery checks what is written there later."""
         recovery_point = log.recovery_point
         try:
             log.truncate_to(offset)

@@ -5,7 +5,8 @@ Owns: `OffsetCheckpoints`, which knows what the files hold. Rules:
 1. A file is written when its content changes, atomically; of two writes that overlap (one of them
    in a worker thread) the one of the newer content counts.
 2. The files name partitions without their topic's id. So a new log begins by `forget`: an entry of
-   an earlier topic of that name would let the next start cut the new log, or begin it too late.
+   an earlier topic of that name would let the next start truncate the new log, or start it too
+   late.
 
 Called by: log_manager.py, which says what the logs have.
 """

@@ -48,7 +48,7 @@ class MetadataLog:
     """The log and the snapshots of the metadata quorum."""
 
     def __init__(self, fs: FileSystem, directory: str, *, segment_bytes: int = 1 << 30) -> None:
-        """Open (or make) the log in `directory`; cut a torn tail. Raises MetadataLogError."""
+        """Open (or make) the log in `directory`; truncate a torn tail. Raises MetadataLogError."""
         self._fs = fs
         self._directory = directory
         self._segment_bytes = segment_bytes
@@ -172,7 +172,7 @@ class MetadataLog:
     def roll(self) -> None:
         """Start a new segment, unless the newest one is empty."""
         if self._segments[-1].entries:
-            self._segments[-1].cut_torn_tail()
+            self._segments[-1].truncate_torn_tail()
             self.flush()
             self._add_segment(self.log_end_offset)
 

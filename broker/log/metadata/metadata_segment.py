@@ -2,7 +2,7 @@
 
 Rules:
 1. What opening finds is read whole: checksums, and that offsets follow each other without a gap.
-2. A torn tail is cut in the newest segment alone, and only where a power cut may have left it.
+2. Only the newest segment is truncated, where a power cut may have left a torn tail.
 3. A batch that cannot be read back as it was written is OSError.
 
 `metadata_log` strings them together.
@@ -61,7 +61,7 @@ class MetadataSegment:
 
     def append(self, batch: LogBatch) -> int:
         """Write a batch at the end; return its bytes. OSError: the segment is as before."""
-        self.cut_torn_tail()
+        self.truncate_torn_tail()
         data, position = encode_batch(batch), self.size_bytes
         try:
             self.file.write_at(data, position)
@@ -73,7 +73,7 @@ class MetadataSegment:
         self.size_bytes += len(data)
         return len(data)
 
-    def cut_torn_tail(self) -> None:
+    def truncate_torn_tail(self) -> None:
         """Let the file end with its last batch, whatever a write that failed left."""
         if self.is_torn:
             self.file.truncate(self.size_bytes)
@@ -83,7 +83,7 @@ class MetadataSegment:
         """Drop every batch that ends beyond `offset`, durably; a batch begins there."""
         while self.entries and self.entries[-1].end_offset > offset:
             self.size_bytes = self.entries.pop().position
-        assert self.end_offset == offset, "a log is cut between batches"
+        assert self.end_offset == offset, "a log is truncated between batches"
         self.file.truncate(self.size_bytes)
         self.file.sync()
 
@@ -115,7 +115,7 @@ class MetadataSegment:
 
 @dataclass(frozen=True, slots=True)
 class OpenedSegment:
-    """A segment that was found, and how many bytes of a torn tail were cut from it."""
+    """A segment that was found, and how many bytes of a torn tail were truncated."""
 
     segment: MetadataSegment
     truncated_bytes: int
@@ -124,7 +124,7 @@ class OpenedSegment:
 def open_segment(
     fs: FileSystem, directory: str, base_offset: int, *, is_newest: bool
 ) -> OpenedSegment:
-    """Read all of a segment; cut the torn tail of the newest one.
+    """Read all of a segment; truncate the torn tail of the newest one.
 
     Raises:
         MetadataLogError: there is damage that no crash leaves.
@@ -135,7 +135,7 @@ def open_segment(
     size = file.size_bytes()
     entries = list(_scan(file.read_at(0, size), base_offset))
     if not entries or entries[-1].position + entries[-1].size_bytes < size:
-        data = file.read_at(0, size)  # again, before anything is cut for it
+        data = file.read_at(0, size)  # again, before anything is truncated for it
         entries = list(_scan(data, base_offset))
     segment.entries = entries
     if entries:

@@ -1,9 +1,10 @@
 """How far a log is durable: its recovery point, and the flushes that move it up.
 
 Rules:
-1. recovery_point <= log_end_offset, also where a flush in another thread ends while the log is cut.
-2. A flush promises what was in the log when it began, and nothing if the log was cut or closed
-   since: it may have synced files that are no part of it any more.
+1. recovery_point <= log_end_offset, also where a flush in another thread ends while the log is
+   truncated.
+2. A flush promises what was in the log when it began, and nothing if the log was truncated or
+   closed since: it may have synced files that are no part of it any more.
 3. The owner never waits for a sync: the lock it shares with a flush is held for moments only.
 
 `partition_log` owns one; `flush` may be called from any thread, everything else from the owner's.
@@ -22,7 +23,7 @@ class LogFlush:
     """See the module.
 
     Attributes:
-        cut_count: rises with every truncation and at the close: work that was begun on the
+        truncation_count: rises with every truncation and at the close: work that was begun on the
             segments before no longer counts.
     """
 
@@ -32,9 +33,9 @@ class LogFlush:
         "_move_lock",
         "_segments",
         "_snapshots",
-        "cut_count",
         "is_closed",
         "recovery_point",
+        "truncation_count",
     )
 
     def __init__(
@@ -48,27 +49,27 @@ class LogFlush:
         self._snapshots = snapshots
         self._segments = segments
         self.recovery_point = recovery_point
-        self.cut_count = 0
+        self.truncation_count = 0
         self.is_closed = False
         self._flush_lock = threading.Lock()  # one flush at a time
         self._move_lock = threading.Lock()  # held to move the recovery point, or to void a flush
 
-    def on_cut_begins(self) -> None:
-        """The log is going to be cut: a flush that is under way promises nothing."""
+    def on_truncation_begins(self) -> None:
+        """The log is going to be truncated: a flush that is under way promises nothing."""
         with self._move_lock:
-            self.cut_count += 1
+            self.truncation_count += 1
 
-    def on_cut(self, end_offset: int) -> None:
-        """The log was cut and ends at `end_offset`."""
+    def on_truncated(self, end_offset: int) -> None:
+        """The log was truncated and ends at `end_offset`."""
         with self._move_lock:
-            self.cut_count += 1
+            self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, end_offset)
 
     def close(self) -> None:
         """Flush nothing any more: the names of the files may become another log's."""
         with self._move_lock:
             self.is_closed = True
-            self.cut_count += 1
+            self.truncation_count += 1
         self._files.close()
 
     def mark_durable(self) -> None:
@@ -95,10 +96,10 @@ class LogFlush:
         """
         with self._flush_lock:
             with self._move_lock:
-                cut_count, recovery_point = self.cut_count, self.recovery_point
+                truncation_count, recovery_point = self.truncation_count, self.recovery_point
                 if self.is_closed:
                     return recovery_point
-            end_offset = self._segments.active.end_offset  # after the count: a cut is noticed
+            end_offset = self._segments.active.end_offset  # after the count, to notice a truncation
             try:
                 for segment in list(self._segments):
                     if segment.end_offset >= recovery_point and segment.base_offset < limit:
@@ -109,6 +110,6 @@ class LogFlush:
                 if not self.is_closed:  # a closed log may be deleted meanwhile
                     raise
             with self._move_lock:
-                if cut_count == self.cut_count:
+                if truncation_count == self.truncation_count:
                     self.recovery_point = max(self.recovery_point, min(end_offset, limit))
                 return self.recovery_point

@@ -10,7 +10,7 @@ Rules:
    If only the flush after the write fails, the batch stays, and `log_end_offset` is behind it.
 2. log_start_offset <= high_watermark <= log_end_offset, recovery_point <= log_end_offset.
 3. `high_watermark` is what the owner last set (`update_high_watermark`); the log itself lowers it
-   only when it is cut.
+   only when it is truncated.
 4. Reads give whole batches and never one at or beyond `max_offset`.
 5. Deleted segments keep their files as `.deleted` for file.delete.delay.ms: `retired` removes them.
 6. What a flush makes durable includes producers, epochs and topic id, so the recovery point never
@@ -35,7 +35,7 @@ from kraftrio.broker.log.partition.log_parts import LogParts, LogResources
 from kraftrio.broker.log.partition.log_reads import ReadLimits, read_batches
 from kraftrio.broker.log.partition.own_batches import check_own_batches, stamp_own_batches
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
-from kraftrio.broker.log.partition.pending_cut import PendingCut
+from kraftrio.broker.log.partition.pending_truncation import PendingTruncation
 from kraftrio.broker.log.partition.results import AppendInfo, LogRead, LogSlice, RecoveryEvent
 from kraftrio.broker.log.partition.retention import RetiredSegments, deletable_segments
 from kraftrio.broker.log.partition.roll_policy import RollPolicy
@@ -72,7 +72,7 @@ class PartitionLog:
     __slots__ = (
         "_files",
         "_fs",
-        "_pending_cut",
+        "_pending_truncation",
         "_rolls",
         "_tail",
         "active_segment",
@@ -130,7 +130,7 @@ class PartitionLog:
             self.segments,
             min(parts.recovery_point, self.log_end_offset),
         )
-        self._pending_cut = PendingCut(self._fs, self._files)
+        self._pending_truncation = PendingTruncation(self._fs, self._files)
         self.set_config(config)
 
     def __repr__(self) -> str:
@@ -203,8 +203,8 @@ class PartitionLog:
         Raises:
             KafkaError: refused. OSError: the disk failed (see rule 1).
         """
-        if self._pending_cut.rest is not None:
-            self._pending_cut.finish()
+        if self._pending_truncation.rest is not None:
+            self._pending_truncation.finish()
         config = self.config
         if origin is not AppendOrigin.CLIENT:
             headers, markers = check_own_batches(
@@ -264,8 +264,8 @@ class PartitionLog:
         Raises:
             KafkaError: a bad checksum, or offsets that do not follow the log's end.
         """
-        if self._pending_cut.rest is not None:
-            self._pending_cut.finish()
+        if self._pending_truncation.rest is not None:
+            self._pending_truncation.finish()
         end_offset = self.log_end_offset
         records, headers, markers = check_follower_batches(
             records,
@@ -433,19 +433,19 @@ class PartitionLog:
         if offset < self.segments.first_base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self.durability.on_cut_begins()
+        self.durability.on_truncation_begins()
         self._tail.clear()
         try:
             self.segments.remove_after(offset)
             self.segments.active.truncate_to(offset)
         finally:  # also after an error: the later segments may be gone already
-            self._on_cut(self._restore_producers)
-        self._pending_cut.finish()
+            self._on_truncated(self._restore_producers)
+        self._pending_truncation.finish()
         return True
 
-    def _on_cut(self, rest: Callable[[], None]) -> None:
+    def _on_truncated(self, rest: Callable[[], None]) -> None:
         """Set offsets and sizes by where the segments end now; `rest` is left to do on disk."""
-        self._pending_cut.rest = rest
+        self._pending_truncation.rest = rest
         self.active_segment = active = self.segments.active
         self.log_end_offset = end_offset = active.end_offset
         self.size_bytes = self.segments.total_bytes()
@@ -454,7 +454,7 @@ class PartitionLog:
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
         self.high_watermark = max(min(self.high_watermark, end_offset), start_offset)
         self.leader_epochs.truncate_from_end(end_offset)
-        self.durability.on_cut(end_offset)
+        self.durability.on_truncated(end_offset)
 
     def _restore_producers(self) -> None:
         """Make the producers' state what it was at the present log end."""
@@ -475,7 +475,7 @@ class PartitionLog:
         OSError: the log keeps some of its first segments, or is empty at another offset.
         """
         assert offset >= 0, offset
-        self.durability.on_cut_begins()
+        self.durability.on_truncation_begins()
         self._tail.clear()
         try:
             self.segments.remove_after(-1)
@@ -488,12 +488,12 @@ class PartitionLog:
         finally:
             active = self.segments.active
             is_done = active.base_offset == active.end_offset == offset
-            self._on_cut(
+            self._on_truncated(
                 partial(self.producers.forget, offset) if is_done else self._restore_producers
             )
         self.log_start_offset = self.high_watermark = offset
         self.leader_epochs.clear()
-        self._pending_cut.finish()
+        self._pending_truncation.finish()
 
     def delete_records_before(self, offset: int) -> bool:
         """Move the log start offset up, at most to the high watermark; False: it is there already.
@@ -554,10 +554,12 @@ class PartitionLog:
         """Stop cleanly: snapshot, last time index entry, everything durable."""
         if self.durability.is_closed:
             return
-        if self._pending_cut.rest is not None:
-            self._pending_cut.finish()
+        if self._pending_truncation.rest is not None:
+            self._pending_truncation.finish()
         self._files.save_epochs()
-        if self.log_end_offset or self.durability.cut_count:  # else there was never a record in it
+        if (
+            self.log_end_offset or self.durability.truncation_count
+        ):  # else there was never a record in it
             self.active_segment.on_become_inactive()
             self.producers.write_snapshot(self.log_end_offset, sync=True)
             for segment in self.segments:

@@ -4,7 +4,7 @@ Rules:
 1. After a clean stop the files are trusted, and only what turns out to be wrong (a missing index, a
    tail that is not a batch, an unreadable checkpoint) is rebuilt.
 2. After an unclean one every batch from the segment of the recovery point on is read: its checksum,
-   and that offsets rise. The log is cut before the first bad one, and later segments are dropped;
+   and that offsets rise. The log is truncated before the first bad one, later segments are dropped;
    indexes, producer state, aborted transactions and leader epochs of that part are rebuilt.
 3. Where offsets are missing between two segments that are read for that, the later ones are
    dropped: a failed sync may have lost the end of a segment and nothing of those after it.
@@ -13,7 +13,7 @@ Rules:
    offsets. Ours have none: the cleaner keeps the last batch of every segment.
 4. A truncation is durable with the next flush. A power cut before that may bring back what was cut,
    also after batches that were written since, and none of it may count as the newer leader's: the
-   epochs are taken from the batches, and the log is cut before a batch of an earlier epoch.
+   epochs are taken from the batches, and the log is truncated before a batch of an earlier epoch.
 5. Opening an existing log never moves its recovery point up: a second crash checks again.
 6. Leftovers: `.deleted` and `.cleaned` are removed, a `.swap` is completed (KAFKA-12520); so are
    empty segments that are not where the log ends.
@@ -169,7 +169,7 @@ class _Loader:
     # -- leftovers ------------------------------------------------------------------------------
 
     def prepare_directory(self) -> list[str]:
-        """Make the directory, or finish renames that a crash cut short; return the names in it."""
+        """Make the directory, or finish renames that a crash left; return the names in it."""
         fs = self._fs
         if not fs.is_directory(self._directory):
             fs.make_directory(self._directory)
@@ -407,7 +407,7 @@ class _Loader:
             self.leader_epochs.assign(epoch, base_offset)
 
     def _recover_from(self, segments: list[Segment], first: int) -> list[Segment]:
-        """Check every batch from segment `first` on; cut and drop after the first bad one."""
+        """Check every batch from segment `first` on; truncate and drop from the first bad one."""
         for index in range(first, len(segments)):
             segment = segments[index]
             reason = self._recover_segment(segment)
@@ -430,7 +430,7 @@ class _Loader:
         return segments
 
     def _check_epoch(self, header: BatchHeader) -> None:
-        """Raise CorruptRecordError where the leader epoch falls: the log was cut there (rule 4)."""
+        """Raise CorruptRecordError where the leader epoch falls: a truncation was lost (rule 4)."""
         epoch = header.partition_leader_epoch
         if 0 <= epoch < self._newest_epoch:
             raise CorruptRecordError(
@@ -439,7 +439,7 @@ class _Loader:
         self._newest_epoch = epoch
 
     def _recover_segment(self, segment: Segment) -> str | None:
-        """Check one segment and rebuild its indexes; cut it before a bad batch and say why."""
+        """Check one segment and rebuild its indexes; truncate it before a bad batch and say why."""
         segment.indexes.reset()
         segment.indexes.transactions.reset()
         position, end_offset, reason = 0, segment.base_offset, None
@@ -458,7 +458,7 @@ class _Loader:
             reason = str(error)
             lost = segment.size_bytes - position
             self._record_event(
-                "cut",
+                "truncated",
                 segment.path(LOG_SUFFIX),
                 f"{lost} bytes from position {position} (offset {end_offset}) on: {reason}",
             )

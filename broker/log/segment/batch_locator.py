@@ -4,7 +4,7 @@ Rules:
 1. Headers alone are read, from the position of the last index entry before the offset, under the
    rules of `batch_search`.
 2. Where a read ended is remembered for the reader that goes on from there, and forgotten when the
-   log is cut.
+   log is truncated.
 
 `segment` owns one.
 """
@@ -87,5 +87,5 @@ class BatchLocator:
         cursors[offset] = position
 
     def forget(self) -> None:
-        """The log was cut, or is closed."""
+        """The log was truncated, or is closed."""
         self._cursors.clear()

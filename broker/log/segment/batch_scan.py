@@ -95,8 +95,8 @@ def scan_batches(
 
     Raises:
         CorruptRecordError: a batch is incomplete, out of order or (if checked) damaged, also when
-            it is read a second time, since recovery cuts the log there. Every batch before it was
-            yielded.
+            it is read a second time, since recovery truncates the log there. Every batch before it
+            was yielded.
     """
     next_offset = base_offset
     window = _BatchWindow(file, end, check_crc=check_crc)

@@ -7,8 +7,8 @@ Rules:
 3. Bytes that a truncation may reach (above the high watermark) are read, not sent from the file:
    a socket refers to the page cache of the file, and would send what is written there later.
 
-`log_file` makes them, and notes in `FileCuts` what makes them invalid. They are used on the event
-loop; only `load` and what `loading_ahead` returns run in threads.
+`log_file` makes them, and notes in `Truncations` what makes them invalid. They are used on the
+event loop; only `load` and what `loading_ahead` returns run in threads.
 """
 
 from __future__ import annotations
@@ -19,21 +19,27 @@ from typing import TypeAlias
 from kraftrio.broker.log.files import File
 from kraftrio.wire.stored_bytes import StoredBytes, StoredBytesGone
 
-FileCuts: TypeAlias = list[int]
-"""The positions at which a file was cut so far, in order; a file that is closed is cut at 0."""
+Truncations: TypeAlias = list[int]
+"""The positions at which a file was truncated so far, in order; closing the file counts as 0."""
 
 
 class FileSlice(StoredBytes):
     """See the module; `is_settled` says that no truncation will reach it."""
 
-    __slots__ = ("_cuts", "_file", "_is_settled", "_known_cuts", "_position", "_size_bytes")
+    __slots__ = ("_file", "_is_settled", "_known_count", "_position", "_size_bytes", "_truncations")
 
     def __init__(
-        self, file: File, cuts: FileCuts, position: int, size_bytes: int, *, is_settled: bool
+        self,
+        file: File,
+        truncations: Truncations,
+        position: int,
+        size_bytes: int,
+        *,
+        is_settled: bool,
     ) -> None:
         self._file = file
-        self._cuts = cuts
-        self._known_cuts = len(cuts)
+        self._truncations = truncations
+        self._known_count = len(truncations)
         self._position = position
         self._size_bytes = size_bytes
         self._is_settled = is_settled
@@ -45,8 +51,9 @@ class FileSlice(StoredBytes):
         return self._size_bytes
 
     def _open(self) -> File:
-        cuts, known = self._cuts, self._known_cuts
-        if len(cuts) != known and min(cuts[known:]) < self._position + self._size_bytes:
+        truncations, known = self._truncations, self._known_count
+        end = self._position + self._size_bytes
+        if len(truncations) != known and min(truncations[known:]) < end:
             raise StoredBytesGone("the log was truncated, or its file closed, while it was read")
         return self._file
 

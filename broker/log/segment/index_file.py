@@ -66,7 +66,7 @@ class IndexFile:
     def _pack(self, start: int, end: int) -> bytes:
         raise AssertionError("the subclass implements it")
 
-    def _cut(self, count: int) -> None:
+    def _keep_first(self, count: int) -> None:
         """Keep the first `count` entries in memory."""
         raise AssertionError("the subclass implements it")
 
@@ -120,16 +120,16 @@ class IndexFile:
     def reset(self) -> None:
         """Forget all entries; the file follows at the next flush."""
         with self._lock:
-            self._cut(0)
+            self._keep_first(0)
             self._flushed_count = 0
-            # The size of the old file is unknown if it was never read: make flush cut it.
+            # The size of the old file is unknown if it was never read: make flush truncate it.
             self._file_size_bytes = -1
             self._loaded = True
             self._unsynced = True
 
     def _truncate_entries(self, count: int) -> None:
         with self._lock:
-            self._cut(count)
+            self._keep_first(count)
             if self._flushed_count > count:
                 self._flushed_count = count
                 self._file_size_bytes = -1
@@ -170,7 +170,7 @@ class IndexFile:
             # A file that is longer still has entries that were removed.
             is_exact = self._file_size_bytes == count * self.ENTRY_SIZE_BYTES
             if self._loaded and self._flushed_count == count and is_exact:
-                self._cut(0)
+                self._keep_first(0)
                 self._loaded = False
 
     def discard(self) -> None:

@@ -1,7 +1,7 @@
 """The `.log` file of a segment: whole batches in offset order.
 
 Rules:
-1. A write that fails leaves size and end offset as they were, and the file is cut back to its last
+1. A write that fails leaves size and end offset as they were, and the file is truncated to its last
    good size (before the next write, if the disk refuses even that).
 2. What lies beyond `size_bytes` is garbage.
 3. It is opened on first use and stays open until `close`, which is for good: whoever still holds it
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch, scan_batches
-from kraftrio.broker.log.segment.file_slice import FileCuts, FileSlice
+from kraftrio.broker.log.segment.file_slice import FileSlice, Truncations
 from kraftrio.broker.log.segment.names import LOG_SUFFIX, SegmentNames
 from kraftrio.wire.primitives import Buffer
 
@@ -41,13 +41,13 @@ class LogFile:
     """
 
     __slots__ = (
-        "_cuts",
         "_file",
         "_fs",
         "_is_closed",
         "_is_torn",
         "_is_unsynced",
         "_names",
+        "_truncations",
         "base_offset",
         "end_offset",
         "size_bytes",
@@ -66,7 +66,7 @@ class LogFile:
         self._is_torn = False
         # A file that was found may have bytes that only the page cache has (kill -9).
         self._is_unsynced = True
-        self._cuts: FileCuts = []
+        self._truncations: Truncations = []
 
     @property
     def path(self) -> str:
@@ -96,9 +96,9 @@ class LogFile:
     # -- writing --------------------------------------------------------------------------------
 
     def prepare_append(self) -> None:
-        """Do what may fail before a write: open the file, and cut off what a failed write left."""
+        """Do what may fail before a write: open the file, truncate what a failed write left."""
         self.open()
-        self.cut_torn_tail()
+        self.truncate_torn_tail()
 
     def append(self, data: Buffer, end_offset: int) -> None:
         """Write whole batches at the end. Raises OSError, and then nothing has changed."""
@@ -110,23 +110,23 @@ class LogFile:
         except OSError:
             self._is_torn = True
             try:
-                self.cut_torn_tail()
+                self.truncate_torn_tail()
             except OSError as error:
-                _logger.warning("cannot cut %s yet: %s", self.path, error)
+                _logger.warning("cannot truncate %s yet: %s", self.path, error)
             raise
         self._is_unsynced = True
         self.size_bytes = size_bytes + len(data)
         self.end_offset = end_offset
 
-    def cut_torn_tail(self) -> None:
+    def truncate_torn_tail(self) -> None:
         """Cut off what a failed write left after the last batch."""
         if self._is_torn:
             self.open().truncate(self.size_bytes)
             self._is_torn = False
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut the file where a batch begins; slices that reach beyond it become invalid."""
-        self._cuts.append(position)
+        """Truncate the file where a batch begins; slices that reach beyond it become invalid."""
+        self._truncations.append(position)
         self.open().truncate(position)
         self.size_bytes = position
         self.end_offset = end_offset
@@ -141,7 +141,9 @@ class LogFile:
 
     def slice_at(self, position: int, size_bytes: int, *, is_settled: bool) -> FileSlice:
         """Name bytes that are there; `is_settled`: no truncation will reach them."""
-        return FileSlice(self.open(), self._cuts, position, size_bytes, is_settled=is_settled)
+        return FileSlice(
+            self.open(), self._truncations, position, size_bytes, is_settled=is_settled
+        )
 
     def scan(self, position: int = 0, *, check_crc: bool = False) -> Iterator[ScannedBatch]:
         """Every batch from `position` on; CorruptRecordError at one that is not whole and good."""
@@ -171,7 +173,7 @@ class LogFile:
     def close(self) -> None:
         """Close for good; all slices become invalid."""
         self._is_closed = True
-        self._cuts.append(0)
+        self._truncations.append(0)
         with _open_lock:
             file, self._file = self._file, None
         if file is not None:

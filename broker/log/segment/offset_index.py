@@ -62,7 +62,7 @@ class OffsetIndex(IndexFile):
             values.byteswap()
         return values.tobytes()
 
-    def _cut(self, count: int) -> None:
+    def _keep_first(self, count: int) -> None:
         del self._offsets[count:]
         del self._positions[count:]
 

@@ -6,7 +6,7 @@ one part is asked of that part. `partition` strings segments together.
 
 Rules:
 1. Bytes first, bookkeeping after: an append that fails leaves size and indexes as they were.
-2. A truncation cuts the indexes first: entries that point beyond the end would be rebuilt, not
+2. A truncation begins with the indexes: entries that point beyond the end would be rebuilt, not
    believed.
 3. A segment is there once its log is: that file is made last and removed first.
 """
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Segment:
-    """The newest segment is active and appended to; older ones only get read, cut or deleted."""
+    """The newest segment is active and appended to; older ones are read, truncated or deleted."""
 
     __slots__ = (
         "_append_ready",
@@ -181,7 +181,7 @@ class Segment:
             position += header.size_bytes
 
     def _prepare_append(self) -> None:
-        """Do what could fail between the write and its bookkeeping: open, load, cut."""
+        """Do what could fail between the write and its bookkeeping: open, load, truncate."""
         self.log_file.prepare_append()
         indexes = self.indexes
         assert indexes.offsets.loaded and indexes.times.loaded
@@ -212,7 +212,7 @@ class Segment:
         return end_offset
 
     def truncate_to(self, offset: int) -> int:
-        """Cut every batch that holds `offset` or a later one; return the bytes cut."""
+        """Remove every batch that holds `offset` or a later one; return how many bytes."""
         found = self.batches.find(offset)
         if found is None:
             self.end_offset = min(self.end_offset, offset)  # compaction left no batch before it
@@ -221,19 +221,23 @@ class Segment:
         return self.truncate_to_position(position, min(offset, base_offset))
 
     def truncate_to_position(self, position: int, end_offset: int) -> int:
-        """Cut the file at a batch start; `end_offset` is what the log ends at then."""
-        cut = self.size_bytes - position
+        """Truncate the file at the start of a batch; `end_offset` is where the log ends then.
+
+        Returns:
+            how many bytes were removed.
+        """
+        removed_bytes = self.size_bytes - position
         self.indexes.truncate_to(end_offset)
         self.log_file.truncate(position, end_offset)
         self.batches.forget()
         self.indexes.on_truncated()
-        return cut
+        return removed_bytes
 
     def on_become_inactive(self) -> None:
         """The segment is rolled or closed: its file ends with its last batch, the time index gets
         its last entry. It may be appended to again, should the roll fail.
         """
-        self.log_file.cut_torn_tail()
+        self.log_file.truncate_torn_tail()
         if self.size_bytes:
             self.indexes.finish()
 
@@ -307,7 +311,7 @@ class Segment:
         """Remove the files under their present names, the log first, and close.
 
         OSError: it is gone all the same unless its log could not be removed (`is_removed`); an
-        index that stays behind is cut by the next segment of that name, or removed by a start.
+        index that stays behind is emptied by the next segment of that name, or removed by a start.
         """
         self._fs.remove(self.log_file.path)
         self.is_removed = True

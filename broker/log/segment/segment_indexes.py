@@ -284,14 +284,14 @@ class SegmentIndexes:
     # -- truncation -----------------------------------------------------------------------------
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop the entries at or above `end_offset`; the log is cut next."""
+        """Drop the entries at or above `end_offset`; the log is truncated next."""
         offset_index, time_index = self.offsets, self.times
         offset_index.truncate_to(end_offset)
         time_index.truncate_to(end_offset)
         self.transactions.truncate_to(end_offset)
 
     def on_truncated(self) -> None:
-        """The log was cut after what is indexed: find the largest timestamp that is left."""
+        """The log was truncated after the indexes: find the largest timestamp that is left."""
         log_file = self._log_file
         self._bytes_since_entry = 0
         if not log_file.size_bytes:
@@ -307,7 +307,7 @@ class SegmentIndexes:
                     self._max_timestamp = header.max_timestamp
                     self._max_timestamp_offset = header.last_offset
         except CorruptRecordError as error:
-            # The cut itself is made; only the largest timestamp may be too small.
+            # The truncation itself is done; only the largest timestamp may be too small.
             _logger.warning("damage in %s: %s", log_file.path, error)
 
     # -- the files ------------------------------------------------------------------------------

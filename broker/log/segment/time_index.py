@@ -60,7 +60,7 @@ class TimeIndex(IndexFile):
         pairs = zip(self._timestamps[start:end], self._offsets[start:end], strict=True)
         return struct.pack(">" + "qI" * (end - start), *chain.from_iterable(pairs))
 
-    def _cut(self, count: int) -> None:
+    def _keep_first(self, count: int) -> None:
         del self._timestamps[count:]
         del self._offsets[count:]
 

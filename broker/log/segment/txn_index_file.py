@@ -61,7 +61,7 @@ class TxnIndexFile(IndexFile):
     def _pack(self, start: int, end: int) -> bytes:
         return encode_index(self._entries[start:end])
 
-    def _cut(self, count: int) -> None:
+    def _keep_first(self, count: int) -> None:
         del self._entries[count:]
 
     @property

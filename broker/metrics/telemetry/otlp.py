@@ -149,7 +149,7 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value, position
-    raise RemoteProtocolError("the pushed metrics are cut")
+    raise RemoteProtocolError("the pushed metrics are incomplete")
 
 
 def _messages(view: memoryview, wanted: int) -> Iterator[memoryview]:

@@ -7,16 +7,16 @@ order before anything else, and reports with `done` or `failed`.
 
 Rules
 1. A fetch asks from the log end on and names the latest epoch of the log; the leader answers with
-   records, or where the two logs part (KIP-101, KIP-279, truncation on fetch as in KIP-595).
-   Then the log is cut to the smaller of the leader's end of that epoch and ours (for an epoch that
-   we do not know: to our end of the largest one before it), and the next fetch shows
-   whether it goes on.
+   records, or where the two logs diverge (KIP-101, KIP-279, truncation on fetch as in KIP-595).
+   Then the log is truncated to the smaller of the leader's end of that epoch and ours (for one
+   that we do not know: to our end of the largest one before it), and the next fetch shows whether
+   it goes on.
 2. Every partition names the leader epoch that this broker knows (KIP-320). Fenced means that it is
    behind: the partition rests until metadata brings a new epoch. All other errors are tried again,
    after a delay that grows from 10 ms where one side's metadata may be late, else after
    `backoff_ms`.
-3. OFFSET_OUT_OF_RANGE: ask the leader for its first and last offset. Its log ends before ours: cut
-   to its end. It starts beyond our end: drop everything and start there. Else fetch again.
+3. OFFSET_OUT_OF_RANGE: ask the leader for its first and last offset. Its log ends before ours:
+   truncate to its end. It starts beyond our end: drop everything and start there. Else fetch again.
 4. One request is under way; with `names_changes_at_once` a second one, to name partitions that the
    first does not know, so that they need not wait until a long poll is over. (It is worth it with
    leaders that answer a parked request when the next one comes.) A request that opens a session
@@ -381,7 +381,7 @@ class FollowerFetch:
     def _diverge(
         self, partition: FollowedPartition, diverging: FetchEpochEndOffset, now_ms: float
     ) -> Effect | None:
-        """Rule 1: find where to cut."""
+        """Rule 1: find where to truncate."""
         log = partition.log
         if diverging.end_offset < 0:
             return self._give_up_or_delay(partition, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)

@@ -21,7 +21,7 @@ class FetchState(Enum):
     """Where the replication of one partition stands.
 
     FETCHING: part of the session.
-    TRUNCATING: the shell is to cut the log and has not reported yet.
+    TRUNCATING: the shell is to truncate the log and has not reported yet.
     RESETTING: out of the leader's range: it is asked for its first and last offset.
     DELAYED: after an error, until a time.
     FAILED: until metadata brings a new leader epoch.
@@ -154,7 +154,7 @@ class Append(NamedTuple):
 
 
 class TruncateTo(NamedTuple):
-    """Cut the log."""
+    """Truncate the log."""
 
     partition: FollowedPartition
     offset: int

@@ -7,7 +7,8 @@ The leader's rules
 1. The high watermark is the smallest log end offset among the leader, the maximal ISR, and the
    followers that are caught up and may join the ISR. It never goes back within a leadership, and
    stands still while the ISR is smaller than `min.insync.replicas` (KIP-966).  A follower's is its
-   leader's, as far as its own log goes; only a follower's log is ever cut, and takes it along.
+   leader's, as far as its own log goes; only a follower's log is ever truncated, and takes its
+   high watermark along.
 2. A proposal that is not decided yet counts as taken and as refused at once: see the maximal ISR
    in `isr` (KIP-497).
 3. A follower joins when it has the high watermark and the start of this leader epoch, and the
@@ -25,7 +26,7 @@ The leader's rules
 
 A leader knows nothing of its followers until they fetch in its leader epoch, also where it led in
 the one before, as far as it knows: the metadata may hold several changes at once, and followers
-may have cut their logs for a leader in between that we never heard of.
+may have truncated their logs for a leader in between that we never heard of.
 
 Called by what else is in `replica/`, without an await between a check and its act; the caller
 carries out the `Effects`.
@@ -378,7 +379,7 @@ class PartitionState:
     def propose_resignation(self) -> IsrProposal | None:
         """Propose the ISR without this leader, whose disk is full, so that another one leads.
 
-        Only if all the others have what it has, so that nothing acknowledged with acks=1 is cut,
+        Only if all the others have what it has, so that nothing acknowledged with acks=1 is lost,
         and are enough for acks=all: else the partition would be no better off.
         """
         if self.role is not Role.LEADER or self.isr.pending is not None:

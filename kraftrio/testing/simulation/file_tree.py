@@ -59,8 +59,8 @@ class Inode:
 
     def lose_unsynced(self) -> None:
         """Go back to what is durable; a truncation stays, for the file system journals it."""
-        cuts = [position for position, data in self.unsynced if data is None]
-        self.durable = self.durable[: min(cuts, default=len(self.durable))]
+        sizes = [position for position, data in self.unsynced if data is None]
+        self.durable = self.durable[: min(sizes, default=len(self.durable))]
         self.data = self.durable[:]
         self.unsynced.clear()
         self.heal_written(len(self.data), 1 << 62)

@@ -2,8 +2,8 @@
 
 Rules:
 1. A file is copied by the system, which shares its blocks until one of both is written to, where
-   the file system can (Btrfs, XFS). Never by a hard link: also a sealed segment is cut in place,
-   when a replica finds that it has gone another way than its leader.
+   the file system can (Btrfs, XFS). Never by a hard link: also a closed segment is truncated in
+   place, when a replica finds that its log has diverged from its leader's.
 2. The one log directory of a node is "/data" in an image, as on the disks in memory.
 
 Called by: `snapshot`, and `kraftrio.testing.local_nodes`.

@@ -44,7 +44,7 @@ def test_torn_tail_is_cut_at_every_length() -> None:
         context.overwrite(FIRST + ".log", context.read_file(FIRST + ".log") + whole[:size])
         context.kill()
         assert context.values() == [b"kept"]
-        assert [event.action for event in context.log.recovery_events] == ["cut"]
+        assert [event.action for event in context.log.recovery_events] == ["truncated"]
         assert context.append(b"next").base_offset == 1
 
 
@@ -57,7 +57,7 @@ def test_torn_tail_after_a_clean_stop_is_found() -> None:
     context.recovery_point = 12
     context.open(clean=True)
     assert context.values() == VALUES[:11]
-    assert "cut" in [event.action for event in context.log.recovery_events]
+    assert "truncated" in [event.action for event in context.log.recovery_events]
 
 
 @pytest.mark.parametrize("offset", range(12))
@@ -72,7 +72,7 @@ def test_damaged_batch_in_the_unflushed_part_ends_the_log(offset: int) -> None:
     context.kill()
     assert context.values() == VALUES[:offset]
     actions = [event.action for event in context.log.recovery_events]
-    assert actions == ["cut"] + ["dropped"] * (2 - segment // 4)
+    assert actions == ["truncated"] + ["dropped"] * (2 - segment // 4)
     assert f"offset {offset}" in str(context.log.recovery_events[0])
     assert context.log.latest_epoch == (2 if offset > 6 else 1 if offset else -1)
     assert context.append(b"again").base_offset == offset
@@ -183,7 +183,7 @@ def test_batches_of_an_older_epoch_behind_newer_ones_were_cut() -> None:
     context.kill()
     assert context.values() == [b"a0", b"b1"]
     assert context.log.log_end_offset == 2
-    (event,) = [one for one in context.log.recovery_events if one.action == "cut"]
+    (event,) = [one for one in context.log.recovery_events if one.action == "truncated"]
     assert "leader epoch 1 at offset 2 follows 2" in event.reason
 
 

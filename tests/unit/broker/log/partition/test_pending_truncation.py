@@ -8,27 +8,27 @@ import pytest
 
 from kraftrio.broker.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
-from kraftrio.broker.log.partition.pending_cut import PendingCut
+from kraftrio.broker.log.partition.pending_truncation import PendingTruncation
 from tests.support.memory_files import MemoryFileSystem
 
 
 def test_what_is_left_is_done_until_it_succeeds() -> None:
-    """The epochs are saved after the directory is synced: they must not outlive what was cut."""
+    """Epochs are saved after the directory is synced: they must not outlive what was truncated."""
     fs = MemoryFileSystem()
     fs.make_directory("/t-0")
     epochs = LeaderEpochCache([EpochEntry(1, 0), EpochEntry(2, 5)])
-    cut = PendingCut(fs, PartitionFiles(fs, "/t-0", epochs))
+    pending = PendingTruncation(fs, PartitionFiles(fs, "/t-0", epochs))
     epochs.truncate_from_end(5)
     done: list[str] = []
-    cut.rest = lambda: done.append("rest")
+    pending.rest = lambda: done.append("rest")
     fs.fail("sync", "/t-0", errno.EIO)
     with pytest.raises(OSError, match="injected"):
-        cut.finish()
-    assert cut.rest is not None
+        pending.finish()
+    assert pending.rest is not None
     assert not fs.exists("/t-0/leader-epoch-checkpoint")
     fs.heal()
-    cut.finish()
-    assert cut.rest is None
+    pending.finish()
+    assert pending.rest is None
     assert fs.read_file("/t-0/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
-    cut.finish()
+    pending.finish()
     assert done == ["rest", "rest"]

@@ -1,4 +1,4 @@
-"""The steps of a truncation that follow once the segments are cut, at the latest before an append.
+"""The steps of a truncation that follow that of the segments, at the latest before an append.
 
 Any of them may fail on disk. The log then ends where its segments do, and nothing is written beyond
 that end while the disk still has files that contradict it: producers' snapshots, epochs, or removed
@@ -13,7 +13,7 @@ from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.partition.partition_files import PartitionFiles
 
 
-class PendingCut:
+class PendingTruncation:
     """See the module; nothing is left while `rest` is None."""
 
     __slots__ = ("_files", "_fs", "rest")
