@@ -235,8 +235,8 @@ class ApacheBroker(Broker):
 def free_port_pair() -> int:
     """Return a port that is free together with the next one (Apache's controller).
 
-    From below those that systems give to outgoing connections: one of these may take a port in the
-    seconds before Apache Kafka does.
+    Both are below the ephemeral ports, which an outgoing connection could take in the seconds
+    before Apache Kafka does.
     """
     for port in random.sample(range(12_000, 32_000, 2), 100):
         with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """A headless Chromium that visits the console, and the console in a process of its own.
 
-`Browser` waits for what is to be seen, with a deadline, and tells of every error of a script.
+`Browser` waits for what should be seen, with a deadline, and reports every error of a script.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Browser:
     """A visitor of one console.
 
     Attributes:
-        driver: what steers Chromium.
+        driver: Selenium's, which drives Chromium.
     """
 
     def __init__(self, driver: webdriver.Chrome, url: str) -> None:

@@ -52,7 +52,7 @@ class Acknowledged:
     def add(self, partition: int, offset: int | None, value: str) -> None:
         """Note an acknowledgement; an offset can be promised once.
 
-        librdkafka knows no offset of what was acknowledged by the answer to a later batch.
+        librdkafka has no offset for a record that the answer to a later batch acknowledged.
         """
         if offset is None:
             self.without_offset.add(value)

@@ -4,7 +4,7 @@
 `ApacheNode`s (Apache Kafka in combined mode), which TEST_BROKER decides as for single brokers. Both
 get the same properties from `broker/node/local/cluster_layout`, so a test of failover is right
 only if it passes against both. Questions about the state of a cluster go over raw frames to
-whichever node answers (`ask`), and `wait_healthy` is the end of every fault: all nodes run, all
+whichever node answers (`ask`). After every fault `wait_healthy` waits until all nodes run, all
 brokers are unfenced, and every replica is in sync.
 """
 
@@ -190,7 +190,7 @@ class Cluster:
     """Some nodes with one quorum. Use as a context manager, or call `start` and `close`.
 
     Args:
-        node_overrides: gives further properties of one node, by its id and all client ports.
+        node_overrides: returns further properties of one node, by its id and all client ports.
         kind: whose nodes, `kraftrio` or `apache`.
         defaults: settings for tests; config goes over them.
         config: settings of all nodes, with _ for Kafka's dots.

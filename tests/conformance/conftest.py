@@ -68,7 +68,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]
 def cluster(clusters: list[Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes, all in sync, which the test may kill and pause as it likes.
 
-    They are made healthy again after it; a cluster that can't be is left to its test's report.
+    The cluster is healed after the test; if that is not possible, the report of the test says so.
     """
     if not clusters:
         clusters.append(Cluster(tmp_path_factory.mktemp("cluster")).start())

@@ -1,8 +1,8 @@
 """A slow codec that interprets Apache Kafka's own message definitions.
 
 It shares no code with ours: it reads the JSON definitions out of Kafka's jars at test time and
-encodes and decodes dicts by them, one primitive after the other. What it does is written from the
-README of the definitions and the protocol guide, so that a misreading in our codec shows.
+encodes and decodes dicts by them, one primitive after the other. It follows the README of the
+definitions and the protocol guide, so that a misreading in our codec shows.
 
 Values are dicts by Kafka's field names; structs are dicts, records are bytes.
 """

@@ -1,7 +1,7 @@
 """Small Java programs of the tests on other projects' jars: compiled once, run to their end.
 
-A program that Java is given as source is compiled at each start, which costs more than most of what
-these programs do. So their classes are kept in the cache of other people's clients.
+Java compiles a program that is given as source at each start, which takes longer than most of what
+these programs do. So their classes are kept in the cache of other projects' clients.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FLAGS = ("-Xlog:disable", "-Xlog:all=warning:stderr")
 
 
 def compiled(source: Path, class_path: str | None = None) -> str:
-    """Return the folder with the classes of a program, compiled when its source is a new one.
+    """Return the folder with the classes of a program, compiled if its source is new.
 
     Args:
         class_path: what it is compiled against: Apache Kafka's jars, or others.
 
     Raises:
-        subprocess.CalledProcessError: it is not right, or this Java has no compiler.
+        subprocess.CalledProcessError: it does not compile, or this Java has no compiler.
     """
     module = apache_kafka()
     java = module.java_executable()

@@ -211,7 +211,7 @@ class KafkaTools:
     ) -> Completed:
         """Run a tool to its end, with --bootstrap-server unless the arguments have an address.
 
-        Fails the test when the tool's exit code is not 0; check=False hands it back as it is.
+        The test fails when the tool's exit code is not 0, unless check is False.
         """
         full = self._with_address(tool, arguments)
         data = input.encode() if isinstance(input, str) else input or b""

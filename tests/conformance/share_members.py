@@ -31,7 +31,7 @@ class ShareModel:
         limit: how often a record may be delivered.
 
     Attributes:
-        errors: what may not be.
+        errors: what happened and must not.
     """
 
     def __init__(self, limit: int, unseen: int = 0) -> None:
@@ -39,7 +39,8 @@ class ShareModel:
 
         Args:
             limit: how often the group's records are delivered.
-            unseen: so many deliveries of one may have been to members that died before they said.
+            unseen: how many deliveries of a record may have been to members that died before they
+                reported it.
         """
         self._limit = limit
         self._seen_limit = limit - unseen

@@ -159,7 +159,7 @@ def test_unclean_election(
 ) -> None:
     """Without a replica in sync nobody leads until an unclean election is asked for.
 
-    What only the lost leader had is gone then, and it gives up its own copy when it is back.
+    What only the lost leader had is then lost, and it truncates its own log when it is back.
     """
     leader, late = cluster.others(cluster.controller())
     topic = create(cluster_tools, unique_topic(), f"{leader}:{late}", min_insync_replicas=1)

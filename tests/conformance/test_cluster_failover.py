@@ -122,7 +122,7 @@ def test_disk_is_replaced(
 ) -> None:
     """A node that comes back with empty disks gets everything from the others, metadata too.
 
-    What it alone had is empty, and can be written again.
+    Partitions that only this node had are empty, and can be written to again.
     """
     leader = cluster.leader(topic)
     node, alone = cluster.node(leader), unique_topic()

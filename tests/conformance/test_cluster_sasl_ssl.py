@@ -1,7 +1,7 @@
 """Three nodes whose links all log in by SCRAM over TLS: clients, brokers, controllers, the quorum.
 
-What holds in plaintext holds: nodes are killed and come back, also all of them at once, and nothing
-that was acknowledged is lost. The listener in plaintext serves the test's own questions alone.
+All is as in plaintext: nodes are killed and come back, also all of them at once, and nothing that
+was acknowledged is lost. The listener in plaintext is only for the test's own questions.
 """
 
 from __future__ import annotations

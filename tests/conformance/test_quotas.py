@@ -1,8 +1,8 @@
 """Clients with a quota of bytes are held to it, and others do not notice.
 
-Kafka measures over ten full windows and the current one, so that a client uses up ten seconds'
-worth at once and then gets little until these are forgotten, again and again. Over three times the
-eleven windows that makes the rate.
+Kafka measures over ten full windows and the current one, so a client uses up ten seconds' worth at
+once and then gets little until these windows are over, again and again. So the rate is measured
+over three times the eleven windows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions through Apache's tools, and kafka-transactions itself.
 
-Behind every test: what a transaction wrote is seen by read_committed consumers only after its
+What every test relies on: read_committed consumers see what a transaction wrote only after its
 commit, and an open one holds back what was written after it.
 """
 

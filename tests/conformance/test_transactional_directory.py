@@ -1,8 +1,8 @@
 """Apache Kafka opens a log of transactions that ours wrote, and the other way round.
 
-In a recorded data folder the log of one topic is replaced by one that our engine wrote, stopped in
-good order, so that Apache's broker believes its indexes and snapshots; what the broker then answers
-is what our engine says. After it has stopped, ours opens the log again.
+In a recorded data folder the log of one topic is replaced by one that our engine wrote and closed
+cleanly, so that Apache's broker trusts its indexes and snapshots; the broker must then answer what
+our engine does. After it has stopped, ours opens the log again.
 """
 
 from __future__ import annotations

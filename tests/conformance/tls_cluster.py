@@ -1,7 +1,7 @@
 """A cluster whose nodes show each other certificates: clients, replication and quorum over TLS.
 
 Each node has a listener SSL, for clients and brokers, and a controller listener with TLS; both
-want a certificate from whoever comes. The listener PLAINTEXT beside them is the tests' own, for
+require a certificate of clients. The listener PLAINTEXT beside them is only for the tests' own
 questions about the cluster's state.
 """
 

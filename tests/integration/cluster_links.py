@@ -3,8 +3,8 @@
 Brokers advertise a listener of their own to each other, and controllers are voters of each other,
 both through proxies here; clients connect directly. For every ordered pair (from, to) there is a
 `Link`: a cut one resets what is open and what comes, a frozen one keeps connections open and
-carries nothing, as a network does that loses every packet. Who connects to a broker's one address
-is found by the process that has the other end of the connection.
+carries nothing, as a network does that loses every packet. Which node has connected to a broker's
+one address is found by the process that has the other end of the connection.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Links:
     """All links of a cluster, whose bytes one thread carries.
 
     `overrides` gives a node's properties, for `Cluster(node_overrides=links.overrides)`; after that
-    `attach` tells whose processes they are.
+    `attach` says which processes are the nodes'.
     """
 
     def __init__(self) -> None:

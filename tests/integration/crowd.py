@@ -4,12 +4,12 @@
 
 - slow: consumers that fetch all there is, up to 50 MB, and read 16 KiB of it four times a second
 - pipelining: the same, with 64 fetches sent at once
-- hostile, in turns: a request of 100 MB that is begun and not ended; 64 Metadata requests for all
+- hostile, by turns: a request of 100 MB that is begun and not ended; 64 Metadata requests for all
   topics whose answers are never read; 64 fetches whose answers are never read; 20 connections that
-  say nothing
+  send nothing
 
-It prints a line once all are there, and lives until its standard input ends. A connection that the
-broker closes is made again a second later.
+It prints a line once all are connected, and runs until its standard input ends. A connection that
+the broker closes is made again a second later.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Member:
 
     Args:
         sends: what it sends first.
-        zeros: how many of them it sends behind that, as far as they are taken.
-        answers: after so many answers it sends the same again; 0: it reads nothing.
+        zeros: how many bytes of zeros it sends after that, as far as the broker reads them.
+        answers: after how many answers it sends the same again; 0: it reads nothing.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Small disks that get full, fail or are read-only, for tests of storage faults.
 
-Mounting takes root and the right to mount; where that is not given the test is skipped.
+Mounting takes root and the right to mount; without these a test is skipped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SmallDisk:
 class FailingDisk:
     """An ext4 file system that can be made to fail: it is read-only from one moment on.
 
-    That is what Linux does to a disk with errors; open files can not be written any more either.
+    That is what Linux does to a disk with errors; open files cannot be written to any more, either.
     """
 
     def __init__(self, path: Path, image: Path, size_bytes: int) -> None:

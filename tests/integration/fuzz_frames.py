@@ -1,4 +1,4 @@
-"""Frames that no well-behaved client sends: what the fuzzing tests throw at a broker.
+"""Frames that no well-behaved client sends, for the fuzzing tests.
 
 Three kinds, all from one seeded generator:
 - recorded requests of real clients with some bytes changed, removed, doubled or inserted;

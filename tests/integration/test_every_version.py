@@ -2,7 +2,7 @@
 
 Handlers mostly know only the newest version of an answer: what an older one has no place for must
 be left out, not end the connection. The cluster has what answers describe (voters with endpoints,
-a topic with a record, a group's offset); the requests read it, or name nothing.
+a topic with a record, a group's offset); the requests read these, or name nothing.
 """
 
 from __future__ import annotations

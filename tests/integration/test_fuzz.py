@@ -327,7 +327,7 @@ def test_the_longest_names_are_refused_by_a_response(broker: Broker, request_: A
 
 
 def test_half_frames_of_many_peers_cost_little(broker: Broker) -> None:
-    """Peers that announce the largest request and send its beginning take no memory for the rest.
+    """Peers that announce the largest request and send only its beginning cost no more memory.
 
     Meanwhile a request that comes byte by byte is served.
     """

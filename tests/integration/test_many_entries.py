@@ -2,7 +2,7 @@
 
 A node runs in this process with a real clock, files and sockets; a client in a thread of its own
 sends every API that is served, each of its arrays filled with entries. What is measured is the CPU
-time of each step of a task on the node's loop, which no other load on the machine makes longer.
+time of each step of a task on the node's loop, which does not depend on other load on the machine.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Filler:
     """Makes entries for the arrays of requests.
 
     Args:
-        distinct: every string, number and uuid is another one; else all entries are the smallest.
+        distinct: all strings, numbers and uuids differ; else all entries are the smallest.
     """
 
     def __init__(self, *, distinct: bool) -> None:

@@ -108,8 +108,8 @@ class Tellers:
     def check_zombies(self) -> None:
         """Wait for those that were replaced to end.
 
-        They are told that they are fenced: by a heartbeat, or, if they had not joined the group yet
-        when they were stopped and took the place of their successor, when they next write.
+        They learn by a heartbeat that they are fenced; or, if they had not joined the group yet
+        when they were paused, and so took the place of their successor, by their next write.
         """
         for zombie in self.zombies:
             assert zombie.wait(ZOMBIE_DEADLINE_S) in (FENCED, FAILED), self.notes()

@@ -1,7 +1,7 @@
 """A small synchronous client over the project's own codec, for tests of a broker's process.
 
-It sends what a test tells it to and hides nothing: no retries, no metadata, no buffering. Versions
-are ones that name topics by name. A connection that ends is `ConnectionError` or `EOFError`.
+It sends what a test asks for and hides nothing: no retries, no metadata, no buffering. It uses
+versions that name topics by name. A connection that ends is `ConnectionError` or `EOFError`.
 """
 
 from __future__ import annotations

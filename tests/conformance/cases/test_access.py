@@ -1,11 +1,11 @@
 """Who may send what: each request by somebody without rights, by somebody who may describe
 everything it is about, and by somebody with just the rights that it takes.
 
-The answers stand in `access.txt`: they are those of Apache Kafka, with its StandardAuthorizer. With
+The answers are in `access.txt`: they are those of Apache Kafka, with its StandardAuthorizer. With
 TEST_BROKER=apache they are checked against it, and with TEST_REWRITE=1 besides recorded again.
 
-Clients of a listener without authentication are all the same user, but come from different
-addresses, which ACLs tell apart: each sender of each request has one of its own.
+Clients of a listener without authentication are all the same user, but ACLs distinguish the
+addresses that they come from: each sender of each request has one of its own.
 """
 
 from __future__ import annotations

@@ -408,8 +408,8 @@ def is_answered(sock: socket.socket) -> bool:
 def test_a_consumer_with_a_small_quota_gets_its_batches(
     alter: Alter, client: RawClient, connect: Callable[[], RawClient], new_topic: Callable[..., str]
 ) -> None:
-    """One as large as all windows allow comes whole, at the second attempt at the latest; the next
-    has to wait, and is not begun.
+    """A batch as large as all windows allow comes whole, at the second attempt at the latest; the
+    next one has to wait, and is not begun.
     """
     topic = new_topic()
     for _ in range(2):

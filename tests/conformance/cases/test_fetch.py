@@ -117,7 +117,7 @@ def test_unknown_topic_and_partition(
 ) -> None:
     """Alone they are answered at once; beside others they fail alone, when the others are answered.
 
-    An answer at once, whatever it is waiting for, would make a client spin that goes on asking.
+    An answer at once, whatever else the fetch waits for, would make a client spin.
     """
     topic = new_topic()
     append(client, topic, b"v")

@@ -1,7 +1,7 @@
-"""What a broker without security and other groups than classic ones answers to look-ups.
+"""What a broker answers to look-ups that has no security, and only classic groups.
 
-Tools, MirrorMaker and clients that guess a broker's version rely on it: nothing there is no error,
-and what cannot be is refused for good.
+Tools, MirrorMaker and clients that guess a broker's version rely on it: an empty result is no
+error, and what is not supported is refused with an error that is not retriable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions at their coordinator: who is accepted, who is fenced, and with which code.
 
-Every case runs under both transaction.versions that clients of today speak, unless it is about one.
+Every case runs under both transaction.versions that current clients use, unless it is about one.
 """
 
 from __future__ import annotations

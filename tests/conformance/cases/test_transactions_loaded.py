@@ -1,8 +1,8 @@
-"""What a broker finds after kill -9: transactions in every state, and logs with their marks.
+"""What a broker finds after kill -9: transactions in every state, and logs with their markers.
 
-States that no client brings about in a test's time, such as an epoch that is nearly used up, or a
-crash between the prepared record and the markers, are written into __transaction_state by the test
-itself: who calls himself as Kafka's own admin does may write there.
+States that no client reaches within the time of a test, such as an epoch that is nearly used up, or
+a crash between the prepared record and the markers, are written to __transaction_state by the test
+itself: a client with the client id of Kafka's own admin may write there.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def bootstrap(found: Found) -> str:
 def test_a_commit_after_the_crash(found: Found, client: RawClient, name: str) -> None:
     """From another connection, with the producer id and epoch that a job had saved; then again.
 
-    Flink resumes so. What was open is still held back, and ends whole.
+    Flink resumes like this. What was open is still held back, and is committed whole.
     """
     answer = fetch(client, name, 0, isolation_level=READ_COMMITTED)
     assert (answer.last_stable_offset, answer.high_watermark) == (1, 3)

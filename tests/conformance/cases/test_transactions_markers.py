@@ -1,7 +1,7 @@
 """Markers that a client writes, as an administrator does who ends a transaction that hangs.
 
-The epochs of producer and coordinator decide, the partition's own view counts, and a marker that is
-written again changes nothing. What comes after an abort, too late, begins nothing.
+The epochs of producer and coordinator decide, as the partition knows them, and a marker that is
+written again changes nothing. A write that comes too late, after an abort, begins no transaction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes that the network holds back until their transaction has been aborted: never to be seen.
 
 The abort is that of a new producer, of the coordinator after the time-out, or of the producer
-itself. A late batch that were taken would be read with the next commit, or hold back readers for
-ever (KIP-890).
+itself. If a late batch were accepted, it would be read with the next commit, or hold back readers
+for ever (KIP-890).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `TransactionalProducer` speaks one transaction.version: under 2 (KIP-890) partitions are added by
 producing, and each EndTxn answers with the epoch to go on with; under 1 they are added first, and
-the epoch stays. What begins with `try_` makes one request and returns what is answered; the others
-ask again while the coordinator is busy with what was asked before, as every client does, and assert
-that it works out.
+the epoch stays. What begins with `try_` makes one request and returns the answer; the others ask
+again while the coordinator is busy with an earlier request, as every client does, and assert that
+they succeed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Members are processes of one client. While records are written all the time they
 killed with SIGKILL, and paused (SIGSTOP) past their session; on a cluster coordinators are killed
 as well. Static members are restarted instead, and paused for less than their session: they keep
 what they have. Where the broker assigns, one more then joins and one leaves, and only what must
-move moves. At last everybody still there reads and commits all to the end. `ChurnModel` judges.
+move moves. At the end the remaining members read and commit everything. `ChurnModel` judges.
 """
 
 from __future__ import annotations

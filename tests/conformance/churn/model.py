@@ -1,15 +1,15 @@
 """What members of a group reported, and whether it is allowed: `ChurnModel`.
 
-Members tell, with the time of the machine's clock, which partitions they have, and what they have
-read; the test tells whom it killed and paused, and what is committed. The promises
-1. A partition has one owner at a time. Who was paused for longer than a session has lost all.
+Members report, with the time of the machine's clock, which partitions they have, and what they have
+read; the test reports whom it killed and paused, and what is committed. The promises
+1. A partition has one owner at a time. A member paused for longer than its session has lost all.
 2. Every record is read by somebody.
 3. What is committed of a partition never goes back.
 
-What a member has it has until it says that it has it no more, is killed, or is asked to leave.
-A member that was paused while its group rebalanced may wake right before the session ends that
-began with the answer to its join: it is given its share, and is out before its first heartbeat,
-which tells it so. What it says right after it wakes therefore counts from that heartbeat on.
+A member has a partition until it reports that it has lost it, is killed, or is asked to leave.
+A member that was paused while its group rebalanced may wake right before the end of the session
+that began with the answer to its join: it gets its share, and is out before its first heartbeat, by
+which it learns that. What it reports right after it wakes counts from that heartbeat on.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ChurnModel:
 
         Args:
             ends: how many records were written to each partition.
-            may_go_back: commits are sent again by a client that does not keep to their order.
+            may_go_back: a client sends commits again without keeping their order.
         """
         backward = [] if may_go_back else self._backward
         errors = [f"a commit went back: {one}" for one in backward]

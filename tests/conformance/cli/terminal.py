@@ -48,7 +48,7 @@ def run(
     """Run a command to its end.
 
     Args:
-        typed: what comes in; on a terminal as somebody types it.
+        typed: the standard input; on a terminal as somebody types it.
         width: of the terminal; None: in a pipe.
         more: environment variables.
     """

@@ -3,8 +3,8 @@
 The program has two ways to run. `PROGRAM serve ADDRESS` reads a request per line, {"call": NAME,
 "with": ARGUMENTS}, and prints a reply per line: {"result": ...}, {"code": N, "text": ...} for an
 error of Kafka's, {"failure": TEXT} for any other. `PROGRAM member ADDRESS TOPIC GROUP NAME
-SESSION_TIMEOUT_MS HEARTBEAT_INTERVAL_MS` is a member of a group as ProcessMember tells. So the
-programs hold nothing but calls of their library; what should come of them is said in Python.
+SESSION_TIMEOUT_MS HEARTBEAT_INTERVAL_MS` is a member of a group, see ProcessMember. So the programs
+hold nothing but calls of their library; the expected results are in Python.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Each function returns where its client is, and calls `missing` when there is non
 test, or fails it under TEST_REQUIRE_TOOLS). All go through their registries' ordinary clients
 (pip, npm, go, mvn, apt-get) at the versions pinned in this folder. They live in
 ${XDG_CACHE_HOME:-~/.cache}/kraftrio/clients/NAME-HASH, the hash being that of the pins: a changed
-pin is a new folder, checkouts share them, and the project's virtual environment stays its own.
-A folder appears by one rename: who finds it finds it whole.
+pin is a new folder, checkouts share them, and the project's virtual environment has none of them.
+A folder appears by one rename, so that it is complete once it is there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A member of a consumer group, whatever its client: in a thread of ours or in its own process.
 
 A `Member` keeps what it has received and what it is assigned; the test asks it to commit and to
-leave, and waits with `wait_until` for what should come of it. Nothing here sleeps: every event
-wakes the waiting test, and every wait has a deadline, after which the failure tells the state of
-each member.
+leave, and waits with `wait_until` for the result. Nothing here sleeps: every event wakes the
+waiting test, and every wait has a deadline, after which the failure shows the state of each member.
 """
 
 from __future__ import annotations

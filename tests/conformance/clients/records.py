@@ -1,7 +1,7 @@
 """The records that the clients' tests send, and the comparison of what comes back with them.
 
-A record is known again by its key, which begins with its number. Values are what trouble a codec
-or a length: empty, null, long runs, noise. Everything follows from the number alone.
+A record is recognized by its key, which begins with its number. Values are hard for a codec or a
+length field: empty, null, long runs, noise. Everything follows from the number alone.
 """
 
 from __future__ import annotations

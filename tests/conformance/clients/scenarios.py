@@ -1,6 +1,6 @@
 """What every client goes through, the same for all of them: a topic, a group, a restart, the admin.
 
-A `Client` says how its library does each step; the scenarios say what must come of it.
+A `Client` says how its library does each step; the scenarios check the results.
 """
 
 from __future__ import annotations

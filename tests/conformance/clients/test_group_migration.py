@@ -1,7 +1,7 @@
 """A group changes its protocol while it is in use: classic members, then both kinds, and back.
 
-Records flow all the time. Nothing is lost, each record goes to one member only, and who stays goes
-on reading. Members of librdkafka; of Java's besides, as processes of their own.
+Records flow all the time. Nothing is lost, each record goes to one member only, and members that
+stay go on reading. Members are librdkafka's, and Java's as processes of their own.
 """
 
 from __future__ import annotations

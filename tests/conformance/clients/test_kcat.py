@@ -1,7 +1,7 @@
 """kcat (an older librdkafka) as it is: producing, groups with automatic commits, looking around.
 
-Its topic comes into being with the first record. A record of its producer is a line, so these are
-letters and digits, with the same headers for a whole invocation.
+The first record creates the topic. A record of its producer is a line, so values are letters and
+digits, with the same headers for a whole invocation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kafka Streams with the broker's own group protocol (KIP-1071): a word count under faults.
 
-Instances of the application come, are killed in the middle of their work, and leave in good order;
-the counts must be those of one that ran undisturbed. Each single count goes to the target, so that
-each word's counts must be 1, 2, 3 and so on.
+Instances of the application start, are killed in the middle of their work, or close properly; the
+counts must be those of one that ran undisturbed. Each single count goes to the target, so that each
+word's counts must be 1, 2, 3 and so on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WordCount:
     """One application, its topics, and what is in them.
 
     Args:
-        leader: gives a connection to the leader of a partition.
+        leader: returns a connection to the leader of a partition.
     """
 
     def __init__(self, leader: Leader, address: str, folder: Path, *settings: str) -> None:

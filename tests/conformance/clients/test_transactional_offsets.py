@@ -1,7 +1,7 @@
 """Consume, transform, produce with librdkafka, while the broker is killed (kill -9) and comes back.
 
-The offsets of what was read go with the records that were made of it. So whatever the broker was
-in the middle of, each input comes out once, and the group stands behind the last one.
+The offsets of what was read are committed with the records that were made of it. So whatever the
+broker was doing, each input comes out once, and the group has committed all of them.
 """
 
 from __future__ import annotations

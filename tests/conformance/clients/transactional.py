@@ -1,9 +1,9 @@
 """Python's clients in transactions: a copy of a topic, and a producer that was replaced.
 
-Each `copy` is the loop of consuming, transforming and producing: a batch is read that is committed,
-and its records, marked, go to the target in one transaction with the group's new offsets. Every
-transaction is aborted once before it is committed. `zombie` goes on with a producer after another
-one has begun with its id; what the library says to that is raised as a ClientError.
+Each `copy` is the loop of consuming, transforming and producing: a batch is read with
+read_committed, and its records, marked, go to the target in one transaction with the group's new
+offsets. Every transaction is aborted once before it is committed. `zombie` goes on with a producer
+after another one has begun with its id; the library's error is raised as a ClientError.
 """
 
 from __future__ import annotations

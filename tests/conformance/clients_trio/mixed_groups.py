@@ -1,7 +1,7 @@
 """Groups of Java consumers, confluent-kafka and ours in a test's hands, whatever their protocol.
 
 A `Group` lets members join, leave and be killed, asks the coordinator who owns what, and checks
-that each record comes to the owner of its partition.
+that each record is read by the owner of its partition.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def test_a_proxy_that_cuts_connections(
 def test_a_broker_that_goes_away_and_comes_back(
     make_broker: Callable[..., Broker], unique_topic: Names, crash: bool
 ) -> None:
-    """Sending goes on through it; with one replica a crash may lose nothing that was told
-    either, since the operating system goes on."""
+    """Sending goes on through it. Even with one replica a crash may lose nothing acknowledged,
+    since the operating system goes on."""
     broker = make_broker(num_partitions=3)
     topic = unique_topic()
 
@@ -149,8 +149,8 @@ def test_leaders_that_are_killed(cluster: Cluster, unique_topic: Names) -> None:
 
 
 def test_a_broker_that_hangs(cluster: Cluster, unique_topic: Names) -> None:
-    """A leader that is stopped in its tracks (SIGSTOP) is given up after request_timeout_ms, and
-    its followers take over."""
+    """A leader that is paused (SIGSTOP) is given up after request_timeout_ms, and its followers
+    take over."""
     topic = unique_topic()
 
     async def run() -> dict[bytes, RecordMetadata]:

@@ -23,7 +23,7 @@ class Access:
 
     Attributes:
         address: HOST:PORT of the listener.
-        ca: a PEM file with what is trusted.
+        ca: a PEM file with the trusted certificates.
         identity: a PEM file with a private key and its certificates; None: none is shown.
     """
 

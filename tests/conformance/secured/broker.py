@@ -45,7 +45,7 @@ class SecuredBroker:
     """See the module; use it as a context manager.
 
     Args:
-        authorizer: whether ACLs decide what users may do; who comes in plaintext may do everything.
+        authorizer: whether ACLs decide what users may do; clients in plaintext may do everything.
     """
 
     def __init__(self, folder: Path, *, authorizer: bool = False) -> None:

@@ -1,7 +1,7 @@
 """What clients do to show that they got in: make a topic, write, read in a group, commit.
 
-A `Program` takes an `Access` and does all of it with its library as it is. It returns the values
-that it read; whatever its library says instead is a `Refused` with its text.
+A `Program` takes an `Access` and does all of it with its unmodified library. It returns the values
+that it read; whatever error its library has instead is a `Refused` with the text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Program(Protocol):
         """Make the topic, write `VALUES` into it, read and commit them in the group; return them.
 
         Raises:
-            Refused: it could not.
+            Refused: the client did not get in.
         """
 
 

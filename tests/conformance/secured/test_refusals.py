@@ -1,8 +1,8 @@
 """Who must not get in is refused, and the client reports it as it does with Apache Kafka.
 
-What a client says is in its own words, which the tables below have: they hold for both kinds of
-broker. Left to a server's library are two things: which alert of TLS it sends (a bad certificate,
-one of an unknown authority, none at all), and whether it shows the authority's certificate, too.
+The tables below have the words of each client: they hold for both kinds of broker. Two things are
+left to a server's library: which alert of TLS it sends (a bad certificate, one of an unknown
+authority, none at all), and whether it sends the authority's certificate, too.
 """
 
 from __future__ import annotations

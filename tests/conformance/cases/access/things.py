@@ -69,7 +69,7 @@ class Things:
 class Case:
     """A request, and the rights that let it in.
 
-    `is_told`: what it is answered once it is let in belongs to the case, too.
+    `is_told`: the answer that it has once it is let in belongs to the case, too.
     """
 
     key: ApiKey
