@@ -13,11 +13,12 @@ import contextlib
 import importlib.util
 import logging
 import os
+import socketserver
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kraftrio.clients.pipeline.failures import PipelineError, SparkStartError, kinds
 
@@ -75,6 +76,7 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
     with output_to(log_path):
         from pyspark.sql import SparkSession
 
+        _print_no_lost_connections()
         builder = SparkSession.builder.master(options.master).appName("kraftrio pipeline")
         for name, value in settings(options).items():
             builder = builder.config(name, value)
@@ -83,6 +85,20 @@ def start_session(options: SparkOptions, log_path: Path) -> SparkSession:
         except kinds() as error:
             # A JVM that does not come up says why in its log alone.
             raise SparkStartError(_tail(log_path, begun_at)) from error
+
+
+def _print_no_lost_connections() -> None:
+    """Keep to debugging what Python's end of Spark's counters would print when the JVM is gone.
+
+    It would be a traceback on stderr, beside the sentence that `failures` has for it.
+    """
+    from pyspark import accumulators
+
+    def handle_error(server: socketserver.BaseServer, request: Any, client_address: Any) -> None:
+        logging.getLogger(__name__).debug("a connection of Spark's counters", exc_info=True)
+
+    for kind in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        kind.handle_error = handle_error
 
 
 def _tail(log_path: Path, begun_at: int) -> str:
