@@ -22,9 +22,11 @@ ROWS = {"flights": 336_776, "weather": 26_115, "planes": 3_322, "airlines": 16}
 def test_from_the_files_to_the_page(broker: Broker, tmp_path: Path) -> None:
     """Ingest survives a kill -9, and run and report come to what DuckDB finds in the files."""
     pipeline = Pipeline(broker.address, tmp_path)
-    del pipeline.conf["spark.driver.extraClassPath"]  # the connector as --jars alone brings it
     check_ingest(pipeline)
+    # The connector is as --jars alone brings it.
+    connector = pipeline.conf.pop("spark.driver.extraClassPath")
     pipeline.run().finish()
+    pipeline.conf["spark.driver.extraClassPath"] = connector
     expected = support.expected_results()
     assert len(expected) == support.ALL_KEYS
     support.check_results(support.parquet_results(pipeline.output), expected)

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -25,6 +26,7 @@ from tests.pipeline import support
 from tests.pipeline.support import Feed, Pipeline
 
 EVERYTHING = "2014-12-31"
+KINDS: Mapping[str, type[Broker]] = {"kraftrio": Broker, "apache": ApacheBroker}
 
 
 def rows_per_s(address: str, folder: Path, before: str) -> float:
@@ -38,13 +40,14 @@ def rows_per_s(address: str, folder: Path, before: str) -> float:
     return sum(batch.records for batch in batches) / sum(batch.seconds for batch in batches)
 
 
-def compare(folder: Path, rounds: int, before: str = EVERYTHING) -> dict[str, list[float]]:
+def compare(
+    folder: Path, rounds: int, before: str = EVERYTHING, kinds: Sequence[str] = tuple(KINDS)
+) -> dict[str, list[float]]:
     """Return the speeds with each broker, round by round."""
     speeds: dict[str, list[float]] = {}
     with contextlib.ExitStack() as started:
-        brokers: dict[str, Broker] = {
-            "kraftrio": started.enter_context(Broker(folder / "kraftrio-broker")),
-            "apache": started.enter_context(ApacheBroker(folder / "apache-broker")),
+        brokers = {
+            kind: started.enter_context(KINDS[kind](folder / f"{kind}-broker")) for kind in kinds
         }
         for broker in brokers.values():
             feed = Feed(late=0, bad=0, before=before)
