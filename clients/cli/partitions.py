@@ -50,7 +50,7 @@ async def partitions_of(
     for partition in chosen:
         if partition not in described.partitions:
             raise CommandError(
-                f"topic {topic!r} has no partition {partition}, but 0 to"
+                f"topic {topic!r} has no partition {partition}; the last is"
                 f" {max(described.partitions)}"
             )
     numbers = sorted(set(chosen)) if chosen else sorted(described.partitions)

@@ -177,7 +177,7 @@ def _resource(text: str) -> tuple[ResourceType, str]:
 def _member(kind: type[E], text: str, what: str) -> E:
     names = [name.lower() for name in kind.__members__ if name not in ("UNKNOWN", "ANY", "MATCH")]
     if text.lower() not in names:
-        hint = did_you_mean(text, names) or f", but {', '.join(names)}"
+        hint = did_you_mean(text, names) or f"; expected one of {', '.join(names)}"
         raise click.UsageError(f"there is no {what} {text!r}{hint}")
     return kind[text.upper()]
 

@@ -32,7 +32,7 @@ def plan_placement(
     for item, replicas in sorted(current.items()):
         count = len(replicas) if replication_factor is None else replication_factor
         if count > len(set(brokers)):
-            raise ValueError(f"{count} replicas cannot be on {len(set(brokers))} brokers")
+            raise ValueError(f"{count} replicas need {count} brokers, not {len(set(brokers))}")
         kept = [broker for broker in replicas if broker in brokers]
         chosen[item] = kept[:count]
     loads = Counter(dict.fromkeys(brokers, 0))

@@ -73,7 +73,8 @@ async def plan(
     chosen = known if brokers is None else _ids(brokers)
     missing = sorted(set(chosen) - set(known))
     if missing:
-        raise CommandError(f"there is no broker {missing[0]}, but {joined(sorted(known))}")
+        running = joined(sorted(known))
+        raise CommandError(f"there is no broker {missing[0]}; those that run are {running}")
     try:
         placed = plan_placement(current, chosen, replication_factor)
     except ValueError as error:

@@ -185,7 +185,7 @@ async def reset(
         if not plan.moves:
             raise CommandError(f"group {group_id!r} has nothing that this would move")
         if not execute:
-            note("nothing was changed; the same with --execute does it")
+            note("nothing was changed; add --execute to do it")
             return
         try:
             if kind == SHARE:
@@ -197,7 +197,7 @@ async def reset(
                 f"group {group_id!r} has members, so nothing was changed: stop them first"
                 f" (kraftrio group describe {group_id} shows who they are)"
             ) from None
-    note(f"group {group_id} goes on there")
+    note(f"group {group_id} continues at these offsets")
 
 
 class _FormGiven(NamedTuple):

@@ -56,7 +56,8 @@ def parse_record(line: bytes, now_ms: int) -> InputRecord:
         raise ValueError(f"expected an object such as {{'value': 'text'}}, not {fields!r:.40}")
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
-        raise ValueError(f"there is no field {unknown[0]!r}, but {', '.join(sorted(_FIELDS))}")
+        known = ", ".join(sorted(_FIELDS))
+        raise ValueError(f"there is no field {unknown[0]!r}; the fields are {known}")
     partition = fields.get("partition")
     if partition is not None and (not isinstance(partition, int) or partition < 0):
         raise ValueError(f"partition must be a whole number, not {partition!r}")

@@ -94,10 +94,9 @@ class Producing:
     @property
     def summary(self) -> str:
         """What was written, in words."""
-        return (
-            f"{self.written_records} records ({size_text(self.sent_bytes)} of values) are in topic"
-            f" {self._to.topic}"
-        )
+        count, size = self.written_records, size_text(self.sent_bytes)
+        noun, verb = ("record", "is") if count == 1 else ("records", "are")
+        return f"{count} {noun} ({size} of values) {verb} in topic {self._to.topic}"
 
     async def _send(self, lines: list[bytes]) -> None:
         rate = self._to.rate

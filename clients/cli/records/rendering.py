@@ -109,7 +109,7 @@ def parse_template(template: str, show: Content) -> list[Callable[[ConsumerRecor
             parts.append(fields[found[1]])
         else:
             names = ", ".join(f"{{{name}}}" for name in fields)
-            raise ValueError(f"a template has no {found[0]}, but {names}")
+            raise ValueError(f"a template has no {found[0]}; it may have {names}")
     return parts + _constant(template[end:].encode())
 
 

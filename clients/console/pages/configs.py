@@ -57,7 +57,7 @@ async def settings(console: Console, request: Request) -> Response:
     text = request.query_params.get("broker") or str(min(ids, default=0))
     if not text.isdecimal() or int(text[:10]) not in ids:
         shown = ", ".join(map(str, ids))
-        raise PageError(404, f"there is no broker {text!r} now, but {shown}")
+        raise PageError(404, f"there is no broker {text!r} now; those that run are {shown}")
     resource = ConfigResource(ConfigResourceType.BROKER, text)
     found = await console.admin.describe_configs([resource], include_documentation=True)
     shows_all = request.query_params.get("all") == "1"

@@ -184,7 +184,8 @@ async def _spans(console: Console, topic: TopicMetadata, query: Query) -> readin
         if query.partition not in topic.partitions:
             raise PageError(
                 404,
-                f"topic {topic.name!r} has no partition {query.partition}, but 0 to {numbers[-1]}",
+                f"topic {topic.name!r} has no partition {query.partition}; the last is"
+                f" {numbers[-1]}",
             )
         numbers = [query.partition]
     items = [TopicPartition(topic.name, number) for number in numbers]

@@ -140,7 +140,7 @@ def test_a_broker_that_refuses(topic: str, bootstrap: str) -> None:
     assert ended.errors.startswith("kraftrio: ")
     assert ended.errors.count("\n") == 1
     count = len(run("consume", topic, bootstrap=bootstrap).output.splitlines())
-    assert f"; {count} records (" in ended.errors
+    assert f"; {count} record" in ended.errors
 
 
 def test_a_typed_line_is_taken_at_once(topic: str, bootstrap: str) -> None:

@@ -136,12 +136,12 @@ def test_what_is_not_there() -> None:
         expected = {
             "/topic?name=ordres": "There is no topic 'ordres'; did you mean 'orders'?",
             "/records?topic=no": "There is no topic 'no'.",
-            "/records?topic=orders&partition=7": "Topic 'orders' has no partition 7, but 0 to 1.",
+            "/records?topic=orders&partition=7": "has no partition 7; the last is 1.",
             "/search?topic=orders&partition=7&text=x": "Topic 'orders' has no partition 7",
             "/record?topic=orders&offset=99": "Orders-0 has no record with offset 99",
             "/group?id=reeders": "There is no group 'reeders'; did you mean 'readers'?",
             "/reset?group=x": "There is no group 'x'",
-            "/settings?broker=9": "There is no broker '9' now, but 1.",
+            "/settings?broker=9": "There is no broker '9' now; those that run are 1.",
             "/nowhere": "There is no page /nowhere.",
         }
         for address, sentence in expected.items():

@@ -37,7 +37,7 @@ def test_more_replicas() -> None:
 
 
 def test_too_few_brokers() -> None:
-    with pytest.raises(ValueError, match="2 replicas cannot be on 1 brokers"):
+    with pytest.raises(ValueError, match="2 replicas need 2 brokers, not 1"):
         plan_placement(topic((1, 2)), [3])
 
 

@@ -44,7 +44,7 @@ def test_lines(line: str, record: InputRecord) -> None:
     [
         ("no json", "not JSON"),
         ("[1]", "expected an object"),
-        ('{"valeu": 1}', "there is no field 'valeu', but "),
+        ('{"valeu": 1}', "there is no field 'valeu'; the fields are "),
         ('{"partition": "1"}', "partition must be a whole number"),
         ('{"partition": -1}', "partition must be a whole number"),
         ('{"headers": 1}', "headers must be an object"),

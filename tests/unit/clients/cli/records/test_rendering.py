@@ -34,7 +34,7 @@ def test_templates() -> None:
 
 
 def test_names_that_there_are_none_of() -> None:
-    with pytest.raises(ValueError, match=r"a template has no \{valeu\}, but \{topic\}"):
+    with pytest.raises(ValueError, match=r"a template has no \{valeu\}; it may have \{topic\}"):
         rendered(RECORD, "{valeu}")
 
 
