@@ -1,14 +1,15 @@
 """The steps of scripts/check, which calls this in the checkout's .venv.
 
-In order: set-up of what the tests use; types, and format, lint, imports and tidy beside them; then
-the folders of tests: unit, simulation, integration, conformance, the documentation's pages, Spark's
-data sources, the pipeline. All steps run also after a failure, so that one run shows everything.
-Unit tests and simulations run on every core, as do those with Spark, which starts slowly; tests
-that mostly wait for other processes run several at a time on each; those that measure time or
-memory (marked `measures`) run alone. If a few tests of a step fail, those are run once more, one at
-a time: on a busy machine a process may start or answer too late. What passes then is printed as
-unstable, and has to be mended. At the end come the time of each step, the slowest tests of all, the
-unstable ones, the reasons of skipped tests, and one plain line of counts over all of pytest's runs.
+In order: set-up of what the tests use; types, and beside them format, lint, imports, tidy, and all
+tests collected, which compiles them; then the folders of tests: unit, simulation, integration,
+conformance, the documentation's pages, Spark's data sources, the pipeline. All steps run also after
+a failure, so that one run shows everything. Unit tests and simulations run on every core, as do
+those with Spark, which starts slowly; tests that mostly wait for other processes run several at a
+time on each; those that measure time or memory (marked `measures`) run alone. If a few tests of a
+step fail, those are run once more, one at a time: on a busy machine a process may start or answer
+too late. What passes then is printed as unstable, and has to be mended. At the end come the time of
+each step, the slowest tests of all, the unstable ones, the reasons of skipped tests, and one plain
+line of counts over all of pytest's runs.
 
 A step of pytest is a folder of tests; one that holds none is left out. What the tests need from
 outside (Apache's jars, other people's clients) is fetched before them, each into a cache, and a
@@ -41,6 +42,9 @@ TIDY = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/test_*.py
 QUICK_TESTS = ("unit", "sim")
 LONG_TESTS = ("integration", "conformance", "docs", "spark", "pipeline")  # processes of their own
 ALL_AT_ONCE = (*QUICK_TESTS, "docs", "pipeline")  # no test there is left for a run alone
+# Compiles the tests once: each worker of a step would do it, all at the same time. What cannot be
+# imported is said there.
+COLLECT = ["pytest", "--collect-only", "-p", "no:terminal"]
 COVERAGE = ["--cov", "--cov-report=term:skip-covered"]
 CORES = os.cpu_count() or 1
 AT_ONCE = {
@@ -165,6 +169,12 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
     """Run every step and return what each came to."""
     linted = [name for name in LINTED if (ROOT / name).exists()]
     python = [sys.executable, "-m"]
+    names = [
+        name
+        for name in (QUICK_TESTS if fast else (*QUICK_TESTS, *LONG_TESTS))
+        if any((ROOT / "tests" / name).rglob("test_*.py"))
+    ]
+    folders = [f"tests/{name}" for name in names]
     outcomes = [] if fast else set_up_tools()
     lint_imports = str(Path(sys.executable).parent / "lint-imports")
     later = partial(run, at_once=False)
@@ -175,14 +185,12 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
             partial(later, "lint", [*python, "ruff", "check", *linted]),
             partial(later, "imports", [lint_imports, "--no-logo"]),
             partial(run_pytest, "tidy", TIDY, options, at_once=False),
+            partial(later, "collect", [*python, *COLLECT, *folders]),
         ]
     )
-    for name in (*QUICK_TESTS, *LONG_TESTS):
-        if fast and name in LONG_TESTS:
-            continue
-        if any((ROOT / "tests" / name).rglob("test_*.py")):
-            measured = COVERAGE if coverage and name == "unit" else []
-            outcomes += run_folder(name, [*options, *measured])
+    for name in names:
+        measured = COVERAGE if coverage and name == "unit" else []
+        outcomes += run_folder(name, [*options, *measured])
     return outcomes
 
 
