@@ -172,6 +172,8 @@ async def reset(
 ) -> None:
     """Move a group that has no members to other offsets; without --execute only show them."""
     form, at_ms, table = _read_form(forms)
+    if table is not None and (topics or all_topics):
+        raise click.UsageError("the file says which partitions: --from-file takes no topics")
     async with session.admin() as admin:
         groups = {each.group_id: each for each in await admin.list_groups()}
         listing = groups.get(group_id)
@@ -265,7 +267,7 @@ async def _chosen(
     current: Mapping[TopicPartition, int | None],
 ) -> list[TopicPartition]:
     """Return the partitions to be reset."""
-    if table:
+    if table is not None:
         await describe_topics(admin, [item.topic for item in table])
         return sorted(table)
     if all_topics == bool(topics):

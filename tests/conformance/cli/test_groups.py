@@ -78,6 +78,12 @@ def test_reset_from_a_file(topic: str, bootstrap: str, tmp_path: Path) -> None:
     ended = run(*reset, bootstrap=bootstrap)
     assert ended.status == 1
     assert "line 1 is not topic,partition,offset: 'nonsense'" in ended.errors
+    table.write_text("\n")
+    assert "it has no line of topic,partition,offset" in run(*reset, bootstrap=bootstrap).errors
+    table.write_text(f"{topic},1,0\n")
+    ended = run(*reset, "--topic", topic, bootstrap=bootstrap)
+    assert ended.status == 2
+    assert "--from-file takes no topics" in ended.errors
 
 
 def test_a_pipe_of_commands(topic: str, bootstrap: str) -> None:
