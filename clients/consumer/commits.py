@@ -7,9 +7,10 @@ Owns the queue of commits and the task that sends them. Rules:
    late it is sent, it is never applied in a later generation, after the member has given up its
    partitions, or to a topic that was re-created.
 3. A caller that is cancelled takes back a commit that is not sent yet, and stops its repetition.
-4. A member that is in no generation cannot commit what it was assigned: it fails without
-   asking. What the coordinator says about the member goes to the membership. A member whose epoch
-   has moved on, without its partitions, commits again in the new one (STALE_MEMBER_EPOCH).
+4. A member that is in no generation cannot commit what it was assigned: it fails without asking.
+   A commit of nothing succeeds, whoever asks for it. What the coordinator says about the member
+   goes to the membership. A member whose epoch has moved on, without its partitions, commits again
+   in the new one (STALE_MEMBER_EPOCH).
 5. An automatic commit leaves out partitions that are gone: no rebalance waits for them to come.
 
 Called by: `consumer` and `group`. Protocol guide, "OffsetCommit"; KIP-848 (topic ids).
@@ -162,7 +163,7 @@ class Commits:
         await self._idle.wait()
 
     def _add(self, job: _Commit) -> _Commit:
-        job.failure = self._refusal()
+        job.failure = self._refusal() if job.offsets else None
         job.tenure = self._tenure(job)
         job.generation_id = self._metadata().generation_id
         self._jobs.append(job)

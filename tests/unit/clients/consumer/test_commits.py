@@ -273,6 +273,7 @@ async def test_who_is_no_member_at_the_moment_is_told_without_asking(
         member.member_id = ""
         with pytest.raises(CommitFailedError):
             await commits.commit(at(1))
+        await commits.commit({})
     assert not coordinator.got
 
 
