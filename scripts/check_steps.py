@@ -215,9 +215,12 @@ def run_failed_again(outcome: Outcome, paths: list[str], options: list[str]) -> 
     last_failed = ["--last-failed", "--last-failed-no-failures=none"]
     again = run_pytest(f"{outcome.name}, again", paths, [*options, *last_failed])
     outcome.seconds += again.seconds
-    if again.ok and again.counts["passed"]:
-        outcome.ok, outcome.unstable = True, outcome.failed
-        outcome.counts["passed"] += outcome.counts.pop("failed")
+    if again.counts["passed"]:
+        outcome.ok = again.ok
+        outcome.unstable = outcome.failed - again.failed
+        outcome.failed = again.failed
+        outcome.counts["passed"] += len(outcome.unstable)
+        outcome.counts["failed"] = len(again.failed)
 
 
 def summarize(outcomes: list[Outcome]) -> bool:
