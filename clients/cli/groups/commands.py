@@ -254,9 +254,12 @@ def _option(parse: Any, name: str, text: str) -> int:
 
 def _read_table(path: str) -> dict[TopicPartition, int]:
     try:
-        return resets.read_table(Path(path).read_text().splitlines())
+        table = resets.read_table(Path(path).read_text().splitlines())
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from None
+    if not table:
+        raise CommandError(f"{path}: it has no line of topic,partition,offset")
+    return table
 
 
 async def _chosen(

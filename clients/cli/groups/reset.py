@@ -107,7 +107,7 @@ def read_table(lines: Iterable[str]) -> dict[TopicPartition, int]:
     """Read lines of topic,partition,offset, as Kafka's tools export and import them.
 
     Raises:
-        ValueError: a line is something else, and which; or there is none.
+        ValueError: a line is something else; it says which.
     """
     found: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(lines), 1):
@@ -120,6 +120,4 @@ def read_table(lines: Iterable[str]) -> dict[TopicPartition, int]:
             raise ValueError(
                 f"line {number} is not topic,partition,offset: {','.join(row)!r}"
             ) from None
-    if not found:
-        raise ValueError("it has no line of topic,partition,offset")
     return found
