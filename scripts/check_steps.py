@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -253,6 +254,9 @@ def summarize(outcomes: list[Outcome]) -> bool:
 
 def main() -> int:
     """Read the options and run the check."""
+    # A shell that starts a check in the background has it ignore this signal, and with it the
+    # programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="scripts/check", description="All checks of the project.")
     parser.add_argument(
         "--fast", action="store_true", help="without clients and brokers in processes of their own"
