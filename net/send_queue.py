@@ -23,7 +23,7 @@ _MAX_SEND_PARTS = 512  # well under IOV_MAX
 
 # How much of stored bytes one call sends; that much has to be at hand. What is read for it is read
 # again if the socket does not take it.
-_PORTION_BYTES = 512 * 1024
+_PORTION_BYTES = 1 << 20
 _READ_BYTES = 128 * 1024
 # How much is brought into memory at a time for the next push.
 _LOAD_BYTES = 1 << 20
