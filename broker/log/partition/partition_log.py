@@ -557,9 +557,8 @@ class PartitionLog:
         if self._pending_truncation.rest is not None:
             self._pending_truncation.finish()
         self._files.save_epochs()
-        if (
-            self.log_end_offset or self.durability.truncation_count
-        ):  # else there was never a record in it
+        had_records = self.log_end_offset or self.durability.truncation_count
+        if had_records:
             self.active_segment.on_become_inactive()
             self.producers.write_snapshot(self.log_end_offset, sync=True)
             for segment in self.segments:
