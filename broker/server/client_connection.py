@@ -3,7 +3,8 @@
 Per connection one reader task and one writer task share a `ServerConnection`:
 
 - The reader receives what is there, handles every whole request of it synchronously, and sends
-  all responses that are ready with one call.  It waits only when the kernel has nothing more.
+  all responses that are ready with one call.  A read that leaves room has taken all that the kernel
+  had: the reader then waits for more without asking again.
 - The writer sleeps until a parked request (long poll, acks=all, a group join) gets its response
   or until a send was partial; then it sends what is ready, in request order.
 
@@ -188,8 +189,12 @@ class AcceptedConnection:
 
     async def _read_requests(self) -> None:
         sock, protocol = self._sock, self._protocol
+        is_drained = False  # the last read took all that there was
         while not self._closed:
-            await trio.lowlevel.checkpoint()
+            if is_drained:
+                await self._network.wait_readable(sock)
+            else:
+                await trio.lowlevel.checkpoint()
             if self.client.muted_until_s:
                 await self._sit_out()
             if protocol.growth_bytes:
@@ -200,15 +205,17 @@ class AcceptedConnection:
             except RemoteProtocolError:
                 await self._send_all_ready()
                 raise
+            room_bytes = sum(map(len, buffers))
             try:
                 count = sock.recvmsg_into(buffers)[0]
             except BlockingIOError:
-                await self._network.wait_readable(sock)
+                is_drained = True
                 continue
             except OSError as error:
                 raise PeerGone(str(error)) from error
             if count == 0:
                 return
+            is_drained = count < room_bytes
             self.last_active = now = trio.current_time()
             self._received = self._resources.ticks_ns()
             self._request_memory.moved_bytes += count
