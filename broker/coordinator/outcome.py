@@ -39,11 +39,29 @@ class Now(NamedTuple):
     wall_ms: int
 
 
+class RecordMessages(NamedTuple):
+    """The key and the value of a record, decoded; neither is changed any more."""
+
+    key: Any
+    value: Any
+
+
 class CoordinatorRecord(NamedTuple):
     """A record of a coordinator's topic; a null value is a tombstone."""
 
     key: bytes
     value: bytes | None
+
+    @property
+    def messages(self) -> RecordMessages | None:
+        """What key and value were encoded from, for a shard that need not decode them again."""
+        return None
+
+
+class RecordWithMessages(CoordinatorRecord):
+    """A record that stays with what it was encoded from."""
+
+    messages: RecordMessages | None = None
 
 
 class ProducerOfBatch(NamedTuple):

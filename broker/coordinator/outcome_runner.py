@@ -231,9 +231,15 @@ class OutcomeRunner:
         )
         base_offset = self._append_batch(led, batch, len(records), guard=guard)
         if replay:
-            for offset, (key, value) in enumerate(records, base_offset):
+            for offset, record in enumerate(records, base_offset):
                 led.shard.replay(
-                    offset, key, value, now, producer_id=producer.producer_id, committed=False
+                    offset,
+                    record.key,
+                    record.value,
+                    now,
+                    producer_id=producer.producer_id,
+                    committed=False,
+                    messages=record.messages,
                 )
 
     def _append_batch(

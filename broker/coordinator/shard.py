@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from kraftrio.broker.coordinator.outcome import Change, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.outcome import Change, FollowUp, Now, Outcome, RecordMessages
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import NO_PRODUCER_ID
@@ -29,12 +29,14 @@ class CoordinatorShard(Protocol):
         *,
         producer_id: int = NO_PRODUCER_ID,
         committed: bool = True,
+        messages: RecordMessages | None = None,
     ) -> None:
         """Apply one record of the log.
 
         Args:
             producer_id: whose transaction the record belongs to, until its end marker comes.
             committed: False for a record that was just appended.
+            messages: what key and value were encoded from, if this shard made the record.
 
         Raises:
             RemoteProtocolError: the record cannot be read; it is passed over.

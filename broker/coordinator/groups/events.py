@@ -78,7 +78,7 @@ def group_events(
     for record in outcome.records[:_MOST_READ]:
         if int.from_bytes(record.key[:2], "big") not in _READ_TYPES:
             continue
-        key: Any = decode_key(record.key)
+        key: Any = record.messages.key if record.messages else decode_key(record.key)
         if type(key) in _MEMBERS:
             kind, group = _MEMBERS[type(key)], groups.get(key.group_id)
             is_member = group is not None and group.has_member(key.member_id)

@@ -21,7 +21,6 @@ from kraftrio.broker.coordinator.groups.group import Group
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import GroupRecordKey
-from kraftrio.wire.primitives import Buffer
 
 
 class GroupKind(Protocol):
@@ -39,8 +38,11 @@ class GroupKind(Protocol):
     follow_ups: ClassVar[Collection[type[FollowUp]]]
     """The follow-ups of this kind's outcomes."""
 
-    def replay(self, key: Any, value: Buffer | None, now: Now) -> None:
+    def replay(self, key: Any, value: Any, now: Now) -> None:
         """Apply one record, whose key was read already; a null value is a tombstone.
+
+        Args:
+            value: its bytes, or the message that they were encoded from.
 
         Raises:
             RemoteProtocolError: the value cannot be read.

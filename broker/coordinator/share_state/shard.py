@@ -21,7 +21,14 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
-from kraftrio.broker.coordinator.outcome import Change, CoordinatorRecord, FollowUp, Now, Outcome
+from kraftrio.broker.coordinator.outcome import (
+    Change,
+    CoordinatorRecord,
+    FollowUp,
+    Now,
+    Outcome,
+    RecordMessages,
+)
 from kraftrio.broker.coordinator.share_state.ports import (
     PartitionCount,
     Prune,
@@ -201,6 +208,7 @@ class ShareStateShard:
         *,
         producer_id: int = NO_PRODUCER_ID,
         committed: bool = True,
+        messages: RecordMessages | None = None,
     ) -> None:
         """Apply one record; record types of a newer Kafka are passed over.
 

@@ -30,6 +30,7 @@ from kraftrio.broker.coordinator.outcome import (
     FollowUp,
     Now,
     Outcome,
+    RecordMessages,
 )
 from kraftrio.broker.coordinator.transactions import requests
 from kraftrio.broker.coordinator.transactions.listing import describe_transaction
@@ -464,6 +465,7 @@ class TransactionShard:
         *,
         producer_id: int = NO_PRODUCER_ID,
         committed: bool = True,
+        messages: RecordMessages | None = None,
     ) -> None:
         """Take over what a record of the log says about its id.
 

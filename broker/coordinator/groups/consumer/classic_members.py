@@ -7,7 +7,6 @@ There is no leader.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.classic.joins import Client, JoinAttempt, requires_member_id
@@ -129,8 +128,8 @@ class ClassicMembers:
             return check_instance(static, member_id, instance_id)
         if static is None:
             return joining(member_id)
-        member = replace(
-            static, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
+        member = static._replace(
+            member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
         )
         records += replacing_records(group, static, member)
         return member
@@ -259,8 +258,7 @@ def _updated(member: ConsumerMember, join: _Join) -> ConsumerMember:
     attempt = join.attempt
     request, client = attempt.request, attempt.client
     instance_id = attempt.group_instance_id
-    return replace(
-        member,
+    return member._replace(
         instance_id=member.instance_id if instance_id is None else instance_id,
         rack_id=join.subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,

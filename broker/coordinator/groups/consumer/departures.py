@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey
@@ -69,8 +69,7 @@ class Departures:
         member = check_instance(group.static_member(instance_id), member_id, instance_id)
         if request.member_epoch != STATIC_LEAVE_EPOCH:
             return self.remove(group, [member], response, now)
-        left = replace(
-            member,
+        left = member._replace(
             member_epoch=STATIC_LEAVE_EPOCH,
             pending_revocation=NO_PARTITIONS,
             assigned={

@@ -11,7 +11,7 @@ Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import CONSUMER_ASSIGNORS
@@ -81,7 +81,6 @@ from kraftrio.wire.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kraftrio.wire.primitives import Buffer
 
 
 class ConsumerGroups:
@@ -215,7 +214,7 @@ class ConsumerGroups:
 
     # --- records ---
 
-    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Any, now: Now) -> None:
         """Apply one record.
 
         Raises:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.replies import release_parked
 from kraftrio.broker.coordinator.groups.consumer.checks import (
@@ -157,8 +155,8 @@ class ConsumerHeartbeats:
             return group.members.get(member_id) or joining(member_id)
         if static.classic is None:
             check_released(static, member_id)
-        member = replace(
-            static, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
+        member = static._replace(
+            member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
         )
         records += replacing_records(group, static, member)
         return member
@@ -218,8 +216,7 @@ def _updated(member: ConsumerMember, request: Request, client: HeartbeatClient) 
     """Return a member with what a request says of it; what is null stays as it was."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
-    return replace(
-        member,
+    return member._replace(
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,

@@ -15,7 +15,6 @@ A partition keeps the epoch in which the member got it: a commit from before tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
@@ -101,7 +100,7 @@ class _Step(NamedTuple):
             return member
         if owns_any(self.owned, revoked):
             return self._revoking(member.member_epoch, kept, revoked)
-        return replace(member, previous_member_epoch=member.member_epoch, assigned=kept)
+        return member._replace(previous_member_epoch=member.member_epoch, assigned=kept)
 
     def next_assignment(self, member_epoch: int) -> ConsumerMember:
         """Take away what the target does not give; or else give what is free of it (rules 1-3)."""
@@ -142,8 +141,7 @@ class _Step(NamedTuple):
         return member if moved == member else moved
 
     def _revoking(self, member_epoch: int, kept: Partitions, revoked: Partitions) -> ConsumerMember:
-        return replace(
-            self.member,
+        return self.member._replace(
             state=MemberState.UNREVOKED_PARTITIONS,
             member_epoch=member_epoch,
             previous_member_epoch=self.member.member_epoch,

@@ -7,7 +7,6 @@ other way round.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
@@ -19,6 +18,7 @@ from kraftrio.broker.coordinator.groups.consumer.state.member import (
 )
 from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import ResolvedRegex
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
+from kraftrio.broker.coordinator.groups.modern.records import record_of, tombstone_of
 from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.messages.group_records.consumer import (
@@ -41,10 +41,7 @@ from kraftrio.wire.messages.group_records.keys import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
-    GroupRecordKey,
-    encode_key,
 )
-from kraftrio.wire.messages.group_records.values import encode_value
 
 # --- what there is ---
 
@@ -72,15 +69,13 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
         classic_member_metadata=classic,
     )
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Make the record of a group's epoch."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return CoordinatorRecord(
-        encode_key(ConsumerGroupMetadataKey(group_id=group_id)), encode_value(value)
-    )
+    return record_of(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def target_record(group_id: str, member_id: str, assignment: MemberAssignment) -> CoordinatorRecord:
@@ -92,7 +87,7 @@ def target_record(group_id: str, member_id: str, assignment: MemberAssignment) -
         ]
     )
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
@@ -101,7 +96,7 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Coordin
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
     )
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
@@ -117,7 +112,7 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
         partitions_pending_revocation=_with_epochs(member.pending_revocation),
     )
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def _with_epochs(partitions: Partitions) -> list[ConsumerGroupCurrentTopicPartitions]:
@@ -139,7 +134,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordina
         timestamp=resolved.timestamp_ms,
     )
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -163,21 +158,22 @@ def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
     """Make the record that removes what a regular expression matches."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
-    return _tombstone(key)
+    return tombstone_of(key)
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     """Make the record that removes what Kafka 4.0 and older kept of the topics."""
-    return _tombstone(ConsumerGroupPartitionMetadataKey(group_id=group_id))
+    return tombstone_of(ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Make the records that remove a member."""
-    return [
-        _tombstone(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _tombstone(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _tombstone(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-    ]
+    keys = (
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupMemberMetadataKey,
+    )
+    return [tombstone_of(key(group_id=group_id, member_id=member_id)) for key in keys]
 
 
 def group_tombstones(
@@ -195,16 +191,12 @@ def group_tombstones(
     return [
         *currents,
         *targets,
-        _tombstone(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)),
+        tombstone_of(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)),
         *metadata,
         *(regex_tombstone(group_id, regex) for regex in group.subscriptions.resolved),
         partition_metadata_tombstone(group_id),
-        _tombstone(ConsumerGroupMetadataKey(group_id=group_id)),
+        tombstone_of(ConsumerGroupMetadataKey(group_id=group_id)),
     ]
-
-
-def _tombstone(key: GroupRecordKey) -> CoordinatorRecord:
-    return CoordinatorRecord(encode_key(key), None)
 
 
 # --- back ---
@@ -220,8 +212,7 @@ def with_metadata(
             value.classic_member_metadata.session_timeout_ms,
             tuple((p.name, p.metadata) for p in value.classic_member_metadata.supported_protocols),
         )
-    return replace(
-        member,
+    return member._replace(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -239,8 +230,7 @@ def with_current(
 ) -> ConsumerMember:
     """Return a member as its record says what it has."""
     epoch = max(value.member_epoch, 0)  # of partitions of a version before 4.3
-    return replace(
-        member,
+    return member._replace(
         member_epoch=value.member_epoch,
         previous_member_epoch=value.previous_member_epoch,
         state=MemberState.from_record(value.state),

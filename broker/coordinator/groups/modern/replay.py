@@ -18,7 +18,6 @@ from kraftrio.broker.coordinator.groups.modern.target_assignment import (
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.wire.messages.group_records.keys import GroupRecordKey
 from kraftrio.wire.messages.group_records.values import decode_value
-from kraftrio.wire.primitives import Buffer
 
 M = TypeVar("M")
 V = TypeVar("V")
@@ -58,16 +57,20 @@ class ReplayedKind(Protocol):
         """
 
 
-def replay(kind: ReplayedKind, key: Any, value: Buffer | None, now: Now) -> None:
+def replay(kind: ReplayedKind, key: Any, value: Any, now: Now) -> None:
     """Apply one record.
+
+    Args:
+        value: its bytes, or the message that they were encoded from; None: a tombstone.
 
     Raises:
         RemoteProtocolError: the value cannot be read, or the group is of another kind.
     """
     rule = kind.rules[type(key)]
     if value is not None:
-        read = None if rule.value is None else decode_value(rule.value, value)
-        rule.store(kind, kind.make_group(key.group_id), key, read, now)
+        if rule.value is not None and type(value) is not rule.value:
+            value = decode_value(rule.value, value)
+        rule.store(kind, kind.make_group(key.group_id), key, value, now)
         return
     group = kind.group_of(key.group_id)
     if group is not None:

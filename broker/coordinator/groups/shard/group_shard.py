@@ -53,6 +53,7 @@ from kraftrio.broker.coordinator.outcome import (
     Now,
     Outcome,
     ProducerOfBatch,
+    RecordMessages,
 )
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -170,11 +171,15 @@ class GroupShard:
         *,
         producer_id: int = NO_PRODUCER_ID,
         committed: bool = True,
+        messages: RecordMessages | None = None,
     ) -> None:
         """Apply one record; record types of a newer Kafka are passed over.
 
         Raises RemoteProtocolError when the record cannot be read.
         """
+        if messages is not None:
+            self._kinds.replay(*messages, now)
+            return
         parsed = decode_key(key)
         if isinstance(parsed, OffsetCommitKey):
             offset_value = None if value is None else decode_offset_value(value)

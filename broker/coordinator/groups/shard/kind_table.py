@@ -7,7 +7,7 @@ which most have groups of few kinds, or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
@@ -15,7 +15,6 @@ from kraftrio.broker.coordinator.groups.kind import GroupKind
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.group_records.keys import GroupRecordKey
-from kraftrio.wire.primitives import Buffer
 
 K = TypeVar("K", bound=GroupKind)
 
@@ -72,7 +71,7 @@ class KindTable:
         """Return the kind of a class, unless the shard has not needed it yet."""
         return cast(K | None, self._made.get(kind))
 
-    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Any, now: Now) -> None:
         """Apply a record of a group; one of a kind that is not served is passed over."""
         kind = self._directory.by_key.get(type(key))
         if kind is not None:

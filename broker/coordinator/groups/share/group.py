@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Final
 
 from kraftrio.broker.coordinator.groups.modern.kept_names import KeptNames
@@ -128,7 +127,7 @@ class ShareGroup:
         """Add a member, or replace it."""
         names = self._kept_names.of(member.subscribed_topic_names)
         if names is not member.subscribed_topic_names:
-            member = replace(member, subscribed_topic_names=names)
+            member = member._replace(subscribed_topic_names=names)
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count(former, member)
@@ -141,8 +140,8 @@ class ShareGroup:
         """Take away a member's partitions and epoch, since the record of them was deleted."""
         member = self.members.get(member_id)
         if member is not None:
-            self.members[member_id] = replace(
-                member, member_epoch=LEAVE_EPOCH, previous_member_epoch=LEAVE_EPOCH, assigned={}
+            self.members[member_id] = member._replace(
+                member_epoch=LEAVE_EPOCH, previous_member_epoch=LEAVE_EPOCH, assigned={}
             )
 
     def _count(self, former: ShareMember | None, member: ShareMember | None) -> None:

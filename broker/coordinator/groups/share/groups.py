@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.assignors.builtin import SHARE_ASSIGNORS
@@ -71,7 +71,6 @@ from kraftrio.wire.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from kraftrio.wire.primitives import Buffer
 
 _RETRY_MS = 500  # Kafka's: a member that could not be fenced, since the record was not appended
 
@@ -205,7 +204,7 @@ class ShareGroups:
 
     # --- records ---
 
-    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Any, now: Now) -> None:
         """Apply one record.
 
         Raises:

@@ -8,7 +8,7 @@ and when these are there the next heartbeats give the partitions to members.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kraftrio.broker.coordinator.groups.assignors.spec import (
     AssignmentSpec,
@@ -121,8 +121,7 @@ class ShareHeartbeats:
         if request.member_epoch == LEAVE_EPOCH:
             return self._leave(request)
         group, former = self._find(request)
-        member = replace(
-            former,
+        member = former._replace(
             rack_id=former.rack_id if request.rack_id is None else request.rack_id,
             client_id=client_id,
             client_host=client_host,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH, MemberState
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 _NO_EPOCH = -1
+_NO_PARTITIONS: Final[MemberAssignment] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(NamedTuple):
     """See the module; never changed in place.
 
     Attributes:
@@ -27,7 +27,7 @@ class ShareMember:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: frozenset[str] = frozenset()
-    assigned: MemberAssignment = field(default_factory=dict)
+    assigned: MemberAssignment = _NO_PARTITIONS
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether it has what the target assignment of an epoch gives it."""
@@ -77,9 +77,8 @@ class ShareMember:
             if topic_id in subscribed_topic_ids
         }
         if target_epoch == self.member_epoch:
-            return replace(self, assigned=assigned)
-        return replace(
-            self,
+            return self._replace(assigned=assigned)
+        return self._replace(
             state=MemberState.STABLE,
             assigned=assigned,
             member_epoch=target_epoch,

@@ -8,11 +8,11 @@ written in order, where Kafka's order is that of its hash tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
 from kraftrio.broker.coordinator.groups.modern.member_state import MemberState
+from kraftrio.broker.coordinator.groups.modern.records import record_of, tombstone_of
 from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
@@ -23,14 +23,12 @@ from kraftrio.broker.coordinator.groups.share.state_progress import (
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord
 from kraftrio.wire.messages.group_records.keys import (
-    GroupRecordKey,
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupMemberMetadataKey,
     ShareGroupMetadataKey,
     ShareGroupStatePartitionMetadataKey,
     ShareGroupTargetAssignmentMemberKey,
     ShareGroupTargetAssignmentMetadataKey,
-    encode_key,
 )
 from kraftrio.wire.messages.group_records.share import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -43,7 +41,6 @@ from kraftrio.wire.messages.group_records.share import (
     ShareGroupTopicPartitions,
     ShareGroupTopicPartitionsInfo,
 )
-from kraftrio.wire.messages.group_records.values import encode_value
 
 # --- writing ---
 
@@ -57,22 +54,20 @@ def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
         subscribed_topic_names=sorted(member.subscribed_topic_names),
     )
     key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Make the record of a group's epoch."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return CoordinatorRecord(
-        encode_key(ShareGroupMetadataKey(group_id=group_id)), encode_value(value)
-    )
+    return record_of(ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def target_record(group_id: str, member_id: str, assignment: MemberAssignment) -> CoordinatorRecord:
     """Make the record of what a member is to have."""
     value = ShareGroupTargetAssignmentMemberValue(topic_partitions=_topics(assignment))
     key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
@@ -81,7 +76,7 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Coordin
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
     )
     key = ShareGroupTargetAssignmentMetadataKey(group_id=group_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
@@ -96,7 +91,7 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
         assigned_partitions=_topics(member.assigned),
     )
     key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def states_record(
@@ -116,7 +111,7 @@ def states_record(
         ],
     )
     key = ShareGroupStatePartitionMetadataKey(group_id=group_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def _topics(assignment: MemberAssignment) -> list[ShareGroupTopicPartitions]:
@@ -143,9 +138,9 @@ def _progress(topics: Topics) -> list[ShareGroupTopicPartitionsInfo]:
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Make the records that remove a member."""
     return [
-        _tombstone(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _tombstone(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _tombstone(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
+        tombstone_of(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
+        tombstone_of(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
+        tombstone_of(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
     ]
 
 
@@ -153,14 +148,10 @@ def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
     """Make the records that remove a group without members."""
     group_id = group.group_id
     return [
-        _tombstone(ShareGroupTargetAssignmentMetadataKey(group_id=group_id)),
-        _tombstone(ShareGroupStatePartitionMetadataKey(group_id=group_id)),
-        _tombstone(ShareGroupMetadataKey(group_id=group_id)),
+        tombstone_of(ShareGroupTargetAssignmentMetadataKey(group_id=group_id)),
+        tombstone_of(ShareGroupStatePartitionMetadataKey(group_id=group_id)),
+        tombstone_of(ShareGroupMetadataKey(group_id=group_id)),
     ]
-
-
-def _tombstone(key: GroupRecordKey) -> CoordinatorRecord:
-    return CoordinatorRecord(encode_key(key), None)
 
 
 # --- reading ---
@@ -168,8 +159,7 @@ def _tombstone(key: GroupRecordKey) -> CoordinatorRecord:
 
 def with_metadata(member: ShareMember, value: ShareGroupMemberMetadataValue) -> ShareMember:
     """Return a member as its record says what it is."""
-    return replace(
-        member,
+    return member._replace(
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
@@ -179,8 +169,7 @@ def with_metadata(member: ShareMember, value: ShareGroupMemberMetadataValue) -> 
 
 def with_current(member: ShareMember, value: ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
     """Return a member as its record says what it has."""
-    return replace(
-        member,
+    return member._replace(
         member_epoch=value.member_epoch,
         previous_member_epoch=value.previous_member_epoch,
         state=MemberState.from_record(value.state),

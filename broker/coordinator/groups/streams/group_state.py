@@ -18,7 +18,6 @@ whether it differs from the member's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from enum import Enum
 
 from kraftrio.broker.coordinator.groups.modern import offset_checks
@@ -127,8 +126,7 @@ class StreamsGroup:
         member = self._members.get(member_id)
         if member is not None:
             self.put(
-                replace(
-                    member,
+                member._replace(
                     member_epoch=LEAVE_EPOCH,
                     previous_member_epoch=LEAVE_EPOCH,
                     assigned=NO_ASSIGNED_TASKS,

@@ -10,7 +10,7 @@ Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
@@ -46,7 +46,6 @@ from kraftrio.wire.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from kraftrio.wire.primitives import Buffer
 
 
 class StreamsGroups:
@@ -85,7 +84,7 @@ class StreamsGroups:
 
     # --- a kind of group ---
 
-    def replay(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+    def replay(self, key: GroupRecordKey, value: Any, now: Now) -> None:
         """Apply one record."""
         self._replay.apply(key, value, now)
 

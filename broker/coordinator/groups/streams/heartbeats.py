@@ -15,7 +15,7 @@ records (see `group_state`) is changed here. Called by `groups`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
@@ -440,7 +440,7 @@ def _updated_member(
     metadata = member.metadata
     if all(getattr(metadata, name) == value for name, value in fields.items()):
         return member
-    return replace(member, metadata=replace(metadata, **fields))
+    return member._replace(metadata=metadata._replace(**fields))
 
 
 def _task_ids(tasks: Mapping[str, Collection[int]]) -> list[StreamsGroupHeartbeatTaskIds]:

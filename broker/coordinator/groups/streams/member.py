@@ -6,9 +6,8 @@ it in another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.streams.tasks import NO_ASSIGNED_TASKS, AssignedTasks
 
@@ -44,8 +43,7 @@ class UserEndpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMemberMetadata:
+class StreamsMemberMetadata(NamedTuple):
     """What a member says of itself.
 
     Attributes:
@@ -64,8 +62,7 @@ class StreamsMemberMetadata:
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMember:
+class StreamsMember(NamedTuple):
     """See the module.
 
     Attributes:
@@ -75,8 +72,6 @@ class StreamsMember:
         pending_revocation: what it has to give up first.
     """
 
-    is_classic: ClassVar = False  # there are none of that protocol
-
     member_id: str
     metadata: StreamsMemberMetadata = StreamsMemberMetadata()
     member_epoch: int = 0
@@ -84,6 +79,11 @@ class StreamsMember:
     state: StreamsMemberState = StreamsMemberState.STABLE
     assigned: AssignedTasks = NO_ASSIGNED_TASKS
     pending_revocation: AssignedTasks = NO_ASSIGNED_TASKS
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol: none of this kind does."""
+        return False
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has what a target assignment gives it."""

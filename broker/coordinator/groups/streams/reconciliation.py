@@ -13,7 +13,7 @@ Called by a heartbeat; sans-IO, and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember, StreamsMemberState
 from kraftrio.broker.coordinator.groups.streams.task_owners import TaskOwners
@@ -105,8 +105,7 @@ def _in_state(
     assigned: AssignedTasks,
     pending_revocation: AssignedTasks,
 ) -> StreamsMember:
-    return replace(
-        member,
+    return member._replace(
         state=state,
         member_epoch=epoch,
         previous_member_epoch=member.member_epoch,

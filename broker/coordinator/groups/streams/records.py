@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kraftrio.broker.coordinator.groups.modern.records import record_of, tombstone_of
 from kraftrio.broker.coordinator.groups.modern.target_assignment import TargetRecords
 from kraftrio.broker.coordinator.groups.streams.assignors.java_order import text_order
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
@@ -22,7 +23,6 @@ from kraftrio.wire.messages.group_records.keys import (
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
-    encode_key,
 )
 from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupCurrentAssignmentTaskIds,
@@ -37,7 +37,6 @@ from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupTargetAssignmentTaskIds,
     StreamsGroupTopologyValue,
 )
-from kraftrio.wire.messages.group_records.values import encode_value
 
 
 def group_record(
@@ -57,9 +56,7 @@ def group_record(
             for name, text in sorted(assignment_configs.items())
         ],
     )
-    return CoordinatorRecord(
-        encode_key(StreamsGroupMetadataKey(group_id=group_id)), encode_value(value)
-    )
+    return record_of(StreamsGroupMetadataKey(group_id=group_id), value)
 
 
 def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
@@ -84,14 +81,12 @@ def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
         ],
     )
     key = StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> CoordinatorRecord:
     """Make the record of a group's topology."""
-    return CoordinatorRecord(
-        encode_key(StreamsGroupTopologyKey(group_id=group_id)), encode_value(value)
-    )
+    return record_of(StreamsGroupTopologyKey(group_id=group_id), value)
 
 
 def target_record(group_id: str, member_id: str, tasks: Tasks) -> CoordinatorRecord:
@@ -102,7 +97,7 @@ def target_record(group_id: str, member_id: str, tasks: Tasks) -> CoordinatorRec
         warmup_tasks=_target_ids(tasks.warmup),
     )
     key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def target_epoch_record(
@@ -113,7 +108,7 @@ def target_epoch_record(
         assignment_epoch=assignment_epoch, assignment_timestamp=timestamp_ms
     )
     key = StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
@@ -134,16 +129,16 @@ def current_assignment_record(group_id: str, member: StreamsMember) -> Coordinat
         warmup_tasks_pending_revocation=_current_ids(revoked.warmup),
     )
     key = StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return CoordinatorRecord(encode_key(key), encode_value(value))
+    return record_of(key, value)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Make the records that remove a member."""
     ids = {"group_id": group_id, "member_id": member_id}
     return [
-        CoordinatorRecord(encode_key(StreamsGroupCurrentMemberAssignmentKey(**ids)), None),
-        CoordinatorRecord(encode_key(StreamsGroupTargetAssignmentMemberKey(**ids)), None),
-        CoordinatorRecord(encode_key(StreamsGroupMemberMetadataKey(**ids)), None),
+        tombstone_of(StreamsGroupCurrentMemberAssignmentKey(**ids)),
+        tombstone_of(StreamsGroupTargetAssignmentMemberKey(**ids)),
+        tombstone_of(StreamsGroupMemberMetadataKey(**ids)),
     ]
 
 
@@ -155,12 +150,10 @@ def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
     return [
         *current,
         *target,
-        CoordinatorRecord(
-            encode_key(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)), None
-        ),
+        tombstone_of(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)),
         *metadata,
-        CoordinatorRecord(encode_key(StreamsGroupMetadataKey(group_id=group_id)), None),
-        CoordinatorRecord(encode_key(StreamsGroupTopologyKey(group_id=group_id)), None),
+        tombstone_of(StreamsGroupMetadataKey(group_id=group_id)),
+        tombstone_of(StreamsGroupTopologyKey(group_id=group_id)),
     ]
 
 

@@ -9,7 +9,6 @@ of another kind cannot be applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
@@ -60,7 +59,6 @@ from kraftrio.wire.messages.group_records.streams import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyValue,
 )
-from kraftrio.wire.primitives import Buffer
 
 
 def _with_metadata(member: StreamsMember, read: StreamsGroupMemberMetadataValue) -> StreamsMember:
@@ -76,15 +74,14 @@ def _with_metadata(member: StreamsMember, read: StreamsGroupMemberMetadataValue)
         user_endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
         client_tags=tuple((tag.key, tag.value) for tag in read.client_tags),
     )
-    return replace(member, metadata=metadata)
+    return member._replace(metadata=metadata)
 
 
 def _with_assignment(
     member: StreamsMember, read: StreamsGroupCurrentMemberAssignmentValue
 ) -> StreamsMember:
     epoch = read.member_epoch
-    return replace(
-        member,
+    return member._replace(
         member_epoch=epoch,
         previous_member_epoch=read.previous_member_epoch,
         state=StreamsMemberState.from_record(read.state),
@@ -129,7 +126,7 @@ class StreamsReplay:
         self._registry = registry
         self._topic_name = topic_name
 
-    def apply(self, key: GroupRecordKey, value: Buffer | None, now: Now) -> None:
+    def apply(self, key: GroupRecordKey, value: Any, now: Now) -> None:
         """Apply one record; RemoteProtocolError if its value cannot be read."""
         replay(self, key, value, now)
 

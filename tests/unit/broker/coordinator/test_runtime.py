@@ -26,6 +26,7 @@ from kraftrio.broker.coordinator.outcome import (
     Now,
     Outcome,
     ProducerOfBatch,
+    RecordMessages,
 )
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
@@ -119,6 +120,7 @@ class Registers:
         *,
         producer_id: int = NO_PRODUCER_ID,
         committed: bool = True,
+        messages: RecordMessages | None = None,
     ) -> None:
         if bytes(key) == b"unreadable":
             raise RemoteProtocolError("not a register")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -186,7 +185,7 @@ class ConsumerGroup:
         """Add a member, or set one in the place of what it was."""
         names = self._kept_names.of(member.subscribed_topic_names)
         if names is not member.subscribed_topic_names:
-            member = replace(member, subscribed_topic_names=names)
+            member = member._replace(subscribed_topic_names=names)
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count(former, member)
@@ -211,8 +210,7 @@ class ConsumerGroup:
         if member is not None:
             fresh = ConsumerMember(member_id)
             self.put(
-                replace(
-                    member,
+                member._replace(
                     member_epoch=LEAVE_EPOCH,
                     previous_member_epoch=LEAVE_EPOCH,
                     assigned=fresh.assigned,

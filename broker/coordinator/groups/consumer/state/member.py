@@ -7,7 +7,6 @@ session timeout and what it sent with JoinGroup.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from kraftrio.broker.coordinator.groups.assignors.spec import MemberAssignment
@@ -30,8 +29,7 @@ class ClassicMetadata(NamedTuple):
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(NamedTuple):
     """See the module.
 
     Attributes:
@@ -55,8 +53,8 @@ class ConsumerMember:
     subscribed_topic_regex: str | None = ""
     server_assignor: str | None = None
     state: MemberState = MemberState.STABLE
-    assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
-    pending_revocation: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    assigned: Partitions = NO_PARTITIONS
+    pending_revocation: Partitions = NO_PARTITIONS
     classic: ClassicMetadata | None = None
 
     @property
@@ -72,8 +70,7 @@ class ConsumerMember:
         self, state: MemberState, member_epoch: int, assigned: Partitions
     ) -> ConsumerMember:
         """Return the member in a state of an epoch, with nothing to give up."""
-        return replace(
-            self,
+        return self._replace(
             state=state,
             member_epoch=member_epoch,
             previous_member_epoch=self.member_epoch,

@@ -175,9 +175,14 @@ class GroupContext:
             producer_id = outcome.producer.producer_id
             self.producers.update(dict.fromkeys(range(base_offset, len(self.log)), producer_id))
         if outcome.replay:
-            for offset, (key, value) in enumerate(records, base_offset):
+            for offset, record in enumerate(records, base_offset):
                 self.shard.replay(
-                    offset, key, value, self.now, producer_id=producer_id, committed=False
+                    offset,
+                    *record,
+                    self.now,
+                    producer_id=producer_id,
+                    committed=False,
+                    messages=record.messages,
                 )
         if outcome.change is not None:
             self.shard.apply(outcome.change, len(self.log), self.now, producer_id=producer_id)

@@ -1,0 +1,30 @@
+"""Makes the records of groups whose partitions the broker assigns.
+
+The messages stay with the encoded bytes: the shard that appends a record applies it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftrio.broker.coordinator.outcome import (
+    CoordinatorRecord,
+    RecordMessages,
+    RecordWithMessages,
+)
+from kraftrio.wire.messages.group_records.keys import GroupRecordKey, encode_key
+from kraftrio.wire.messages.group_records.values import encode_value
+
+
+def record_of(key: GroupRecordKey, value: Any) -> CoordinatorRecord:
+    """Make the record of a value."""
+    record = RecordWithMessages(encode_key(key), encode_value(value))
+    record.messages = RecordMessages(key, value)
+    return record
+
+
+def tombstone_of(key: GroupRecordKey) -> CoordinatorRecord:
+    """Make the record that removes what a key stands for."""
+    record = RecordWithMessages(encode_key(key), None)
+    record.messages = RecordMessages(key, None)
+    return record
