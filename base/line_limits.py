@@ -12,7 +12,7 @@ Sans-IO: time comes in. Called by: `logging_setup`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -44,12 +44,12 @@ class LineLimits:
         self._lines: dict[Hashable, _Line] = {}
         self._kinds: dict[Hashable, _Kind] = {}
 
-    def admit(self, kind: Hashable, text: str, now_s: float) -> int | None:
+    def admit(self, kind: Hashable, text: Callable[[], str], now_s: float) -> int | None:
         """Decide about a line.
 
         Args:
             kind: what it has in common with others of its kind.
-            text: the line itself, without its time.
+            text: makes the line itself, without its time; not asked where that does not matter.
 
         Returns:
             None: it is left out; else how many of its kind were left out since the last one.
@@ -59,7 +59,7 @@ class LineLimits:
         if now_s >= of_kind.window_end_s:
             of_kind.window_end_s = now_s + KIND_WINDOW_S
             of_kind.written = 0
-        if of_kind.written >= KIND_LINES or not self._is_due((kind, text), now_s):
+        if of_kind.written >= KIND_LINES or not self._is_due((kind, text()), now_s):
             of_kind.left_out += 1
             return None
         of_kind.written += 1

@@ -141,8 +141,11 @@ class LimitedLines(logging.Filter):
             logging.DEBUG
         ):
             return True
-        text = f"{record.getMessage()} {getattr(record, _FIELDS, '')}"
-        left_out = self._limits.admit((record.name, record.msg), text, self._now_s())
+        left_out = self._limits.admit(
+            (record.name, record.msg),
+            lambda: f"{record.getMessage()} {getattr(record, _FIELDS, '')}",
+            self._now_s(),
+        )
         setattr(record, _LEFT_OUT, left_out)
         return left_out is not None
 
@@ -187,10 +190,17 @@ def setup_logging(
     handler = logging.StreamHandler(output)
     handler.setFormatter(LOG_FORMATS[log_format]())
     handler.addFilter(LimitedLines())
+    _leave_out_what_is_not_shown()
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(number)
     return handler
+
+
+def _leave_out_what_is_not_shown() -> None:
+    """Spare each record what no format here shows (the logging cookbook, "Optimization")."""
+    logging._srcfile = None  # which line of code logs
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def parse_level(name: str) -> int:

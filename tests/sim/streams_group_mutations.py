@@ -7,7 +7,6 @@ Owns: `STREAMS_MUTATIONS`, name -> the patches that switch one in. Called by:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from kraftrio.broker.coordinator.groups.streams.assignors.process_load import ProcessLoad
@@ -119,7 +118,7 @@ def _copies_are_not_read() -> list[Patch]:
     def on_loaded(self: StreamsGroups, now: Any) -> Any:
         for group in self._registry.all_of(StreamsGroup):
             members = group.target.members
-            members.update({name: replace(one, standby={}) for name, one in members.items()})
+            members.update({name: one._replace(standby={}) for name, one in members.items()})
         return loaded(self, now)
 
     return [(StreamsGroups, "on_loaded", on_loaded)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ def written(limits: LineLimits, text: str, every_s: float, until_s: float) -> li
     """When a line is written that comes every so many seconds."""
     times, now_s = [], 0.0
     while now_s < until_s:
-        if limits.admit("kind", text, now_s) is not None:
+        if limits.admit("kind", lambda: text, now_s) is not None:
             times.append(round(now_s, 3))
         now_s += every_s
     return times
@@ -36,26 +37,27 @@ def test_a_line_that_stayed_away_is_news_again() -> None:
 def test_left_out_lines_are_counted() -> None:
     """With the next line of the kind that is written."""
     limits = LineLimits()
-    assert limits.admit("kind", "a", 0) == 0
-    assert [limits.admit("kind", "a", 1) for _ in range(7)] == [None] * 7
-    assert limits.admit("kind", "b", 2) == 7
-    assert limits.admit("kind", "b", 99) == 0
+    assert limits.admit("kind", lambda: "a", 0) == 0
+    assert [limits.admit("kind", lambda: "a", 1) for _ in range(7)] == [None] * 7
+    assert limits.admit("kind", lambda: "b", 2) == 7
+    assert limits.admit("kind", lambda: "b", 99) == 0
 
 
 def test_many_lines_of_a_kind_are_few() -> None:
     """Peers choose their ports; other kinds of lines are not held back by it."""
     limits = LineLimits()
-    told = [limits.admit("closed", f"closed client=h:{port}", 0.5) for port in range(500)]
+    lines = [f"closed client=h:{port}" for port in range(500)]
+    told = [limits.admit("closed", partial(str, line), 0.5) for line in lines]
     assert [one for one in told if one is not None] == [0] * KIND_LINES
-    assert limits.admit("other", "something else", 0.5) == 0
-    assert limits.admit("closed", "closed client=h:500", 11) == 500 - KIND_LINES
+    assert limits.admit("other", lambda: "something else", 0.5) == 0
+    assert limits.admit("closed", lambda: "closed client=h:500", 11) == 500 - KIND_LINES
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """However many lines there are."""
     limits = LineLimits()
     for number in range(5000):
-        limits.admit(number, str(number), 0)
+        limits.admit(number, partial(str, number), 0)
     assert max(len(limits._lines), len(limits._kinds)) == 1000
 
 

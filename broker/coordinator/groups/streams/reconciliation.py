@@ -13,7 +13,7 @@ Called by a heartbeat; sans-IO, and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember, StreamsMemberState
 from kraftrio.broker.coordinator.groups.streams.task_owners import TaskOwners
@@ -28,8 +28,7 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 _IsTaken = Callable[[tuple[str, int]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsTarget:
+class StreamsTarget(NamedTuple):
     """What a member is to have, as of the epoch of the target assignment."""
 
     epoch: int
@@ -118,8 +117,7 @@ def _is_active_taken(owners: TaskOwners, task: tuple[str, int], process_id: str)
     return owners.has_active(task) or owners.is_kept_by(task, process_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _ActiveDifference:
+class _ActiveDifference(NamedTuple):
     """Active tasks to keep, to give up and to get; and whether others have some of the wanted."""
 
     kept: dict[str, dict[int, int]]
@@ -128,14 +126,16 @@ class _ActiveDifference:
     has_taken: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
+class _Difference(NamedTuple):
     """The same for tasks of another role."""
 
     kept: dict[str, frozenset[int]]
     revoked: dict[str, frozenset[int]]
     added: dict[str, frozenset[int]]
     has_taken: bool
+
+
+_SAME: Final = _Difference({}, {}, {}, has_taken=False)  # nothing to have, and nothing had
 
 
 def _compare_active(
@@ -158,6 +158,8 @@ def _compare_active(
 
 
 def _compare(has: TaskSets, wanted: TaskSets, is_taken: _IsTaken) -> _Difference:
+    if not (has or wanted):
+        return _SAME
     kept: dict[str, frozenset[int]] = {}
     revoked: dict[str, frozenset[int]] = {}
     added: dict[str, frozenset[int]] = {}

@@ -11,9 +11,8 @@ Values: nothing here changes. No subtopology without partitions.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 TaskSets: TypeAlias = Mapping[str, frozenset[int]]
 """Partitions by subtopology id."""
@@ -25,21 +24,12 @@ NO_TASK_SETS: Final[TaskSets] = MappingProxyType({})
 NO_TASK_EPOCHS: Final[TaskEpochs] = MappingProxyType({})
 
 
-def _no_task_sets() -> TaskSets:
-    return NO_TASK_SETS
-
-
-def _no_task_epochs() -> TaskEpochs:
-    return NO_TASK_EPOCHS
-
-
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(NamedTuple):
     """Tasks by role."""
 
-    active: TaskSets = field(default_factory=_no_task_sets)
-    standby: TaskSets = field(default_factory=_no_task_sets)
-    warmup: TaskSets = field(default_factory=_no_task_sets)
+    active: TaskSets = NO_TASK_SETS
+    standby: TaskSets = NO_TASK_SETS
+    warmup: TaskSets = NO_TASK_SETS
 
     @property
     def is_empty(self) -> bool:
@@ -55,13 +45,12 @@ class Tasks:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedTasks:
+class AssignedTasks(NamedTuple):
     """Tasks by role, active ones with their assignment epochs."""
 
-    active: TaskEpochs = field(default_factory=_no_task_epochs)
-    standby: TaskSets = field(default_factory=_no_task_sets)
-    warmup: TaskSets = field(default_factory=_no_task_sets)
+    active: TaskEpochs = NO_TASK_EPOCHS
+    standby: TaskSets = NO_TASK_SETS
+    warmup: TaskSets = NO_TASK_SETS
 
     @property
     def is_empty(self) -> bool:
