@@ -56,7 +56,7 @@ from tests.integration.wire_client import WireClient, frame_of
 GROUPS, MEMBERS = 500, 10
 LARGE = 1_000  # members of the large group, and partitions of its topic
 LAPS = 10  # heartbeats of each member
-REBALANCES = 20  # groups that one more member joins
+REBALANCES = 100  # groups that one more member joins
 _CONNECTIONS = 10
 _WINDOW = 50  # requests in flight on a connection
 _PATIENCE_S = 0.05  # how long a join waits for the others before those who are through join again

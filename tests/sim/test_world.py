@@ -112,6 +112,34 @@ def test_paused_tasks_run_after_the_pause() -> None:
     assert ticks == [1.0, 2.0, 7.5, 8.5]
 
 
+def test_checks_look_at_who_goes_on_after_a_pause() -> None:
+    """Also if its task does one thing only, and waits again."""
+    world = World("pause")
+    incarnation = world.incarnate("n1")
+    woken = trio.Event()
+    seen: list[float] = []
+    world.checks.append(lambda: seen.extend(world.now_s for who in world.active))
+
+    async def wait() -> None:
+        current.set(incarnation)
+        await woken.wait()
+        await trio.sleep_forever()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(1)
+            world.pause(incarnation)
+            woken.set()
+            await trio.sleep(1)
+            world.resume(incarnation)
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    world.run(main)
+    assert seen[-1] == 2.0
+
+
 def test_checks_see_every_rest() -> None:
     """An invariant is looked at after every event, and its failure ends the run."""
     world = World("checks")

@@ -51,6 +51,8 @@ class RunQueue(deque[trio.lowlevel.Task]):
     def go_on(self, who: Incarnation) -> None:
         """Put back what was set aside, unless there is another reason for a pause."""
         if not (who.is_paused or who.is_busy):
+            if who.set_aside:
+                self._active[who] = None
             self.extend(who.set_aside)
             who.set_aside.clear()
 
