@@ -8,6 +8,8 @@ those of the large group as by default, once a second at most.
 - joined: from the first member's join to the last one's assignment, over all groups
 - heartbeats: of members to whom nothing happens, pipelined on ten connections
 - rebalance: a member more joins a group of ten, until all have what they are to have
+- all rebalance: one joins each of the 500 groups at once (not of the classic protocol, in which a
+  join holds up what follows on its connection)
 - 1,000 members: one group of them on 1,000 partitions, and one of them leaves
 """
 
@@ -130,6 +132,8 @@ def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metric
         group.add_member()
         group.settle()
     metrics.add(f"{protocol}: rebalance, ms", (time.perf_counter() - began) * 1e3 / len(some))
+    if protocol != "classic":
+        _measure_all_at_once(protocol, broker, groups, clients, metrics)
     size = int(LARGE * max(scale, 0.2))
     clients += _connect(address, size - len(clients))
     _have_default_interval(clients[0], "large")
@@ -143,6 +147,25 @@ def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metric
         metrics.add(f"{protocol}: {size} members, {name}, broker CPU s", broker.cpu_s() - cpu_s)
     for client in clients:
         client.close()
+
+
+def _measure_all_at_once(
+    protocol: str,
+    broker: RunningBroker,
+    groups: Sequence[Any],
+    clients: list[WireClient],
+    metrics: Metrics,
+) -> None:
+    for group in groups:
+        group.add_member()
+    all_members = [member for group in groups for member in group.members]
+    everybody = HeartbeatGroup(all_members, clients[:_CONNECTIONS])
+    began, cpu_s = time.perf_counter(), broker.cpu_s()
+    while everybody.lap() or not all(group.is_settled() for group in groups):
+        assert time.perf_counter() < began + _DEADLINE_S, "the groups do not settle"
+    taken_ms, cpu_ms = (time.perf_counter() - began) * 1e3, (broker.cpu_s() - cpu_s) * 1e3
+    metrics.add(f"{protocol}: all rebalance, ms a group", taken_ms / len(groups))
+    metrics.add(f"{protocol}: all rebalance, broker CPU ms a group", cpu_ms / len(groups))
 
 
 def _connect(address: tuple[str, int], count: int) -> list[WireClient]:
@@ -218,7 +241,7 @@ def _group(protocol: str, group_id: str, topic: str, size: int, clients: list[Wi
     member_type = StreamsMember if protocol == "streams" else HeartbeatMember
     members = [member_type(protocol, group_id, topic) for _ in range(size)]
     partitions = LARGE if topic == _LARGE_TOPIC else MEMBERS
-    return HeartbeatGroup(members, partitions, clients[:_CONNECTIONS])
+    return HeartbeatGroup(members, clients[:_CONNECTIONS], partitions)
 
 
 # --- groups of the new protocols: a member's heartbeat is all there is ---
@@ -321,30 +344,30 @@ class HeartbeatGroup:
     """A group whose members heartbeat in turns until nothing changes any more."""
 
     def __init__(
-        self, members: list[HeartbeatMember], partitions: int, clients: Sequence[WireClient]
+        self, members: list[HeartbeatMember], clients: Sequence[WireClient], partitions: int = 0
     ) -> None:
-        self._members = members
+        self.members = members
         self._partitions = partitions
         self._clients = clients
 
     def settle(self) -> None:
         end = time.perf_counter() + _DEADLINE_S
-        while self._lap() or not self._is_settled():
+        while self.lap() or not self.is_settled():
             assert time.perf_counter() < end, "the group does not settle"
 
-    def _is_settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether all is assigned, and everybody has its part: targets are computed later."""
-        epochs = {member.epoch for member in self._members}
-        counts = [sum(map(len, member.assigned.values())) for member in self._members]
-        least = self._partitions // len(self._members)
+        epochs = {member.epoch for member in self.members}
+        counts = [sum(map(len, member.assigned.values())) for member in self.members]
+        least = self._partitions // len(self.members)
         return len(epochs) == 1 and sum(counts) >= self._partitions and min(counts) >= least
 
-    def _lap(self) -> bool:
+    def lap(self) -> bool:
         """A heartbeat of every member, some at a time; whether there was any news."""
         is_news = False
         step = len(self._clients) * _WINDOW
-        for start in range(0, len(self._members), step):
-            some = self._members[start : start + step]
+        for start in range(0, len(self.members), step):
+            some = self.members[start : start + step]
             for number, member in enumerate(some):
                 self._clients[number % len(self._clients)].send(member.request(), member.version)
             answers = [self._clients[n % len(self._clients)].receive() for n in range(len(some))]
@@ -353,15 +376,15 @@ class HeartbeatGroup:
         return is_news
 
     def add_member(self) -> None:
-        first = self._members[0]
-        self._members.append(type(first)(first.protocol, first.group_id, first.topic))
+        first = self.members[0]
+        self.members.append(type(first)(first.protocol, first.group_id, first.topic))
 
     def remove_member(self) -> None:
-        member = self._members.pop()
+        member = self.members.pop()
         _check(self._clients[0].call(member.leave_request(), member.version))
 
     def heartbeats(self) -> list[bytes]:
-        return [frame_of(member.request(), member.version)[0] for member in self._members]
+        return [frame_of(member.request(), member.version)[0] for member in self.members]
 
 
 # --- groups of the classic protocol: a member that joins waits for the others ---
