@@ -46,6 +46,8 @@ class _Budget:
 
 def is_long(request: StreamsGroupHeartbeatRequest) -> bool:
     """Whether what a request names takes long to be read."""
+    if request.topology is None and request.active_tasks is None and not request.client_tags:
+        return False  # what only one of the other lists has is refused
     arrays: list[Any] = [request.client_tags or ()]
     for name in _TASK_LISTS:
         tasks = getattr(request, name) or ()

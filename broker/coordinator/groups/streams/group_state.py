@@ -101,11 +101,12 @@ class StreamsGroup:
 
     def put(self, member: StreamsMember) -> None:
         """Add a member, or replace it."""
-        self._release_tasks(member.member_id)
+        former = self._members.get(member.member_id)
+        if former is None or _held_by(former) != _held_by(member):
+            self._release_tasks(member.member_id)
+            for tasks in (member.assigned, member.pending_revocation):
+                self.owners.add(tasks, member.metadata.process_id)
         self._members[member.member_id] = member
-        process_id = member.metadata.process_id
-        self.owners.add(member.assigned, process_id)
-        self.owners.add(member.pending_revocation, process_id)
 
     def remove(self, member_id: str) -> None:
         """Drop a member, if there is one; who asked for a shutdown is forgotten with the last."""
@@ -244,3 +245,8 @@ class StreamsGroup:
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         return offset_checks.check_fetch(self._members, member_id, member_epoch)
+
+
+def _held_by(member: StreamsMember) -> tuple[object, ...]:
+    """What the owners of tasks are told about a member."""
+    return member.metadata.process_id, member.assigned, member.pending_revocation

@@ -165,6 +165,8 @@ def _target_ids(sets: TaskSets) -> list[StreamsGroupTargetAssignmentTaskIds]:
 
 
 def _current_ids(sets: TaskSets) -> list[StreamsGroupCurrentAssignmentTaskIds]:
+    if not sets:  # as most are
+        return []
     return [
         StreamsGroupCurrentAssignmentTaskIds(subtopology_id=name, partitions=sorted(sets[name]))
         for name in sorted(sets, key=text_order)
@@ -172,6 +174,8 @@ def _current_ids(sets: TaskSets) -> list[StreamsGroupCurrentAssignmentTaskIds]:
 
 
 def _active_ids(epochs: TaskEpochs) -> list[StreamsGroupCurrentAssignmentTaskIds]:
+    if not epochs:
+        return []
     return [
         StreamsGroupCurrentAssignmentTaskIds(
             subtopology_id=name,

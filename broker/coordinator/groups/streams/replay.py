@@ -32,6 +32,7 @@ from kraftrio.broker.coordinator.groups.streams.member import (
     UserEndpoint,
 )
 from kraftrio.broker.coordinator.groups.streams.tasks import (
+    NO_TASK_SETS,
     AssignedTasks,
     TaskEpochs,
     Tasks,
@@ -100,7 +101,9 @@ def _tasks(read: StreamsGroupTargetAssignmentMemberValue) -> Tasks:
     return Tasks(*map(_sets, (read.active_tasks, read.standby_tasks, read.warmup_tasks)))
 
 
-def _sets(ids: Iterable[Any]) -> TaskSets:
+def _sets(ids: Collection[Any]) -> TaskSets:
+    if not ids:  # as most are
+        return NO_TASK_SETS
     return task_sets((one.subtopology_id, one.partitions) for one in ids)
 
 

@@ -79,7 +79,8 @@ def _check_fields(request: StreamsGroupHeartbeatRequest) -> None:
         ("GroupId", request.group_id),
         ("RackId", request.rack_id),
     ):
-        _refuse_if(value is not None and not value.strip(_BLANKS), f"{name} can't be empty.")
+        if value is not None and not value.strip(_BLANKS):
+            raise _invalid(f"{name} can't be empty.")
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH:
