@@ -186,6 +186,7 @@ def java_executable() -> str:
     return wheel_java()
 
 
+@functools.cache
 def java_version(executable: str) -> int:
     """Return the feature release (17, 21, ...) of a java, 0 when it does not run."""
     try:

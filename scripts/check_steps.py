@@ -52,7 +52,7 @@ AT_ONCE = {
     "unit": CORES,
     "sim": CORES,
     "integration": 2 * CORES,
-    "conformance": 2 * CORES,
+    "conformance": 3 * CORES,
     "docs": 2 * CORES,
     "spark": CORES,
     "pipeline": CORES + 1,  # a fourth of its time is waiting
