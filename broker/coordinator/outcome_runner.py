@@ -86,20 +86,22 @@ class OutcomeRunner:
         """The moment that a shard is asked at."""
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
 
-    def commit_deadline_ms(self) -> float:
+    def commit_deadline_ms(self, now: Now) -> float:
         """Until when a response waits for a commit that is asked for now."""
-        return self._clock.monotonic_ms() + self._settings.commit_timeout_ms
+        return now.monotonic_ms + self._settings.commit_timeout_ms
 
     def run(
         self,
         led: LedPartition[ShardT],
         outcome: Outcome,
+        now: Now,
         respond: Respond | None = None,
         guard: VerificationGuard | None = None,
     ) -> None:
         """Carry out an outcome of a partition's shard.
 
         Args:
+            now: when the shard was asked.
             respond: answers who asked for it; None: nobody did.
             guard: of the transaction whose producer the outcome names.
         """
@@ -111,20 +113,20 @@ class OutcomeRunner:
         if outcome.batch is None and not outcome.records:
             self._log_events(events)
             if respond is not None and outcome.stable:
-                self._settle_when_committed(led, None, respond)
+                self._settle_when_committed(led, now, None, respond)
             elif respond is not None and outcome.needs_confirmation:
                 self._replicas.when_confirmed(led.topic_partition, _CONFIRM_TIMEOUT_MS, respond)
             elif respond is not None:
                 respond(ErrorCode.NONE)
             return
         try:
-            self._append(led, outcome, guard)
+            self._append(led, outcome, guard, now)
         except KafkaError as error:
             self._log_failure("append", led, error)
             self._settle(led, 0, outcome.follow_up, respond, error.code)
             return
         self._log_events(events)
-        self._settle_appended(led, outcome.follow_up, respond)
+        self._settle_appended(led, now, outcome.follow_up, respond)
 
     def _log_events(self, events: Sequence[CoordinatorEvent]) -> None:
         for message, fields in events:
@@ -155,7 +157,7 @@ class OutcomeRunner:
             commit=marker.commit,
             committed=False,
         )
-        self._settle_appended(led, None, respond)
+        self._settle_appended(led, now, None, respond)
 
     def _log_failure(self, what: str, led: LedPartition[ShardT], error: KafkaError) -> None:
         """An operator need not hear of producers and coordinators that others have replaced."""
@@ -163,29 +165,37 @@ class OutcomeRunner:
         self._log.log(level, "%s failed partition=%s reason=%s", what, led.topic_partition, error)
 
     def _settle_appended(
-        self, led: LedPartition[ShardT], follow_up: FollowUp | None, respond: Respond | None
+        self,
+        led: LedPartition[ShardT],
+        now: Now,
+        follow_up: FollowUp | None,
+        respond: Respond | None,
     ) -> None:
         """What follows an append."""
         if led.is_flushed:
-            self._settle_when_committed(led, follow_up, respond)
+            self._settle_when_committed(led, now, follow_up, respond)
         else:
             end_offset = led.written_end_offset
             self._settle(led, end_offset, follow_up, respond, ErrorCode.REQUEST_TIMED_OUT)
 
     def _settle_when_committed(
-        self, led: LedPartition[ShardT], follow_up: FollowUp | None, respond: Respond | None
+        self,
+        led: LedPartition[ShardT],
+        now: Now,
+        follow_up: FollowUp | None,
+        respond: Respond | None,
     ) -> None:
         """What follows once everything that was appended so far is committed, or is not in time."""
         end_offset = led.written_end_offset
         self._replicas.when_committed(
             led.topic_partition,
             end_offset,
-            self.commit_deadline_ms(),
+            self.commit_deadline_ms(now),
             partial(self._settle, led, end_offset, follow_up, respond),
         )
 
     def _append(
-        self, led: LedPartition[ShardT], outcome: Outcome, guard: VerificationGuard | None
+        self, led: LedPartition[ShardT], outcome: Outcome, guard: VerificationGuard | None, now: Now
     ) -> None:
         """Append the records, and let the shard change by them."""
         producer = outcome.producer or _NO_PRODUCER
@@ -202,12 +212,12 @@ class OutcomeRunner:
         step = _SPLIT_RECORDS if outcome.splittable else max(len(records), 1)
         for start in range(0, len(records), step):
             part = records[start : start + step]
-            self._append_records(led, part, producer, guard, replay=outcome.replay)
+            self._append_records(led, part, producer, guard, now, replay=outcome.replay)
         if outcome.change is not None:
             led.shard.apply(
                 outcome.change,
                 led.written_end_offset,
-                self.now(),
+                now,
                 producer_id=producer.producer_id,
             )
 
@@ -217,10 +227,10 @@ class OutcomeRunner:
         records: Sequence[CoordinatorRecord],
         producer: ProducerOfBatch,
         guard: VerificationGuard | None,
+        now: Now,
         *,
         replay: bool,
     ) -> None:
-        now = self.now()
         batch = build_batch(
             [Record(0, now.wall_ms, key, value) for key, value in records],
             compression=self._settings.compression,
@@ -281,7 +291,8 @@ class OutcomeRunner:
         if respond is not None:
             respond(error)
         if led.is_led and follow_up is not None:
-            self.run(led, led.shard.on_append_done(follow_up, error, self.now()))
+            now = self.now()
+            self.run(led, led.shard.on_append_done(follow_up, error, now), now)
             led.arm_timer()
         if led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
             self._replicas.when_committed(

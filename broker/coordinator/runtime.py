@@ -170,14 +170,16 @@ class CoordinatorRuntime(Generic[ShardT]):
         del self._led[partition]
         led.timer.cancel()
         led.move_to(LoadState.RESIGNED)
-        self._runner.run(led, led.shard.unload(self._runner.now()))
+        now = self._runner.now()
+        self._runner.run(led, led.shard.unload(now), now)
         self._log.debug("resigned partition=%s epoch=%d", led.topic_partition, led.leader_epoch)
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
         """Topics (name and id) were deleted."""
+        now = self._runner.now()
         for led in list(self._led.values()):
             if led.state is LoadState.ACTIVE:
-                self._runner.run(led, led.shard.on_topics_deleted(topics))
+                self._runner.run(led, led.shard.on_topics_deleted(topics), now)
             else:
                 led.deleted_topics.update(topics)
 
@@ -200,9 +202,10 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _activate(self, led: LedPartition[ShardT]) -> None:
         """Begin to serve a partition whose records were replayed."""
         led.move_to(LoadState.ACTIVE)
-        self._runner.run(led, led.shard.on_loaded(self._runner.now()))
+        now = self._runner.now()
+        self._runner.run(led, led.shard.on_loaded(now), now)
         if led.deleted_topics:
-            self._runner.run(led, led.shard.on_topics_deleted(led.deleted_topics))
+            self._runner.run(led, led.shard.on_topics_deleted(led.deleted_topics), now)
         led.arm_timer()
 
     def _on_load_failed(self, led: LedPartition[ShardT], error: Exception) -> None:
@@ -218,8 +221,9 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _on_deadline(self, partition: int) -> None:
         led = self._led[partition]  # whose timer ends with it
-        for outcome in led.shard.on_deadline(self._runner.now()):
-            self._runner.run(led, outcome)
+        now = self._runner.now()
+        for outcome in led.shard.on_deadline(now):
+            self._runner.run(led, outcome, now)
         led.arm_timer()
 
     # --- requests ---
@@ -251,15 +255,15 @@ class CoordinatorRuntime(Generic[ShardT]):
         """
         deferred: Deferred[R | ErrorCode] = Deferred()
         try:
-            led = self._led_for(key)
-            result = operation(led.shard, self._runner.now())
+            led, now = self._led_for(key), self._runner.now()
+            result = operation(led.shard, now)
         except KafkaError as error:
             deferred.complete(error.code)
             return deferred
         self._replicas.when_committed(
             led.topic_partition,
             led.written_end_offset,
-            self._runner.commit_deadline_ms(),
+            self._runner.commit_deadline_ms(now),
             lambda code: deferred.complete(result if code is ErrorCode.NONE else code),
         )
         return deferred
@@ -305,13 +309,13 @@ class CoordinatorRuntime(Generic[ShardT]):
         guard: VerificationGuard | None = None,
     ) -> None:
         try:
-            led = self._led_for(key)
-            outcome = operation(led.shard, self._runner.now())
+            led, now = self._led_for(key), self._runner.now()
+            outcome = operation(led.shard, now)
         except KafkaError as error:
             deferred.complete(error_response(error.code))
             return
         respond = partial(_respond, deferred, outcome.response, error_response)
-        self._runner.run(led, outcome, respond, guard)
+        self._runner.run(led, outcome, now, respond, guard)
         led.arm_timer()
 
     def write_for_transaction(
@@ -355,15 +359,15 @@ class CoordinatorRuntime(Generic[ShardT]):
         """
         deferred: Deferred[R] = Deferred()
         try:
-            led = self._led_for(key)
-            outcome = operation(led.shard, deferred, self._runner.now())
+            led, now = self._led_for(key), self._runner.now()
+            outcome = operation(led.shard, deferred, now)
         except KafkaError as error:
             deferred.complete(error_response(error.code))
             return deferred
         respond = None
         if outcome.response is not None:
             respond = partial(_respond, deferred, outcome.response, error_response)
-        self._runner.run(led, outcome, respond)
+        self._runner.run(led, outcome, now, respond)
         led.arm_timer()
         return deferred
 
