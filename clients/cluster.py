@@ -47,7 +47,7 @@ from kraftrio.wire.primitives import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
-_TELL_AFTER_S = 3.0  # a broker that is being restarted, or has just left, is not reported
+_REPORT_AFTER_S = 3.0  # a broker that is being restarted, or has just left, is not reported
 
 FATAL_TOPIC_ERRORS = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -135,17 +135,17 @@ class Cluster:
         if not node.is_connected and node.node_id >= 0:
             self.request_refresh()  # it may be gone, and its partitions be led elsewhere
         self.note_refusal(node)
-        self._tell_of(node)
+        self._report_unreachable(node)
         self._notify()
 
-    def _tell_of(self, node: BrokerNode) -> None:
+    def _report_unreachable(self, node: BrokerNode) -> None:
         """Warn of a broker that metadata names, and that is not where it says."""
         if node.node_id < 0:
             return  # the fetcher reports bootstrap servers, if none of them answers
         key = ("broker", node.node_id)
         if node.is_connected:
             self.notices.forget(key)
-        elif node.unreachable_s >= _TELL_AFTER_S:
+        elif node.unreachable_s >= _REPORT_AFTER_S:
             self.notices.warn(
                 key,
                 "broker %d cannot be reached at %s:%d, the address that the cluster gives: %s;"

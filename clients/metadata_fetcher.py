@@ -41,7 +41,7 @@ from kraftrio.wire.messages.cluster import (
     MetadataResponse,
 )
 
-_TELL_AFTER_S = 1.0
+_REPORT_AFTER_S = 1.0
 
 
 class TopicsOfInterest:
@@ -204,7 +204,7 @@ class MetadataFetcher:
             self._next = _Round()
             before = self.metadata
             is_answered = await self._fetch()
-            self._tell_of_brokers(is_answered)
+            self._report_unreachable_brokers(is_answered)
             if is_answered:
                 for done in self._waited_for:
                     done.over.set()
@@ -216,10 +216,10 @@ class MetadataFetcher:
             backoff_ms = self._backoff.jittered(max(self._fruitless - 1, 0), self._rng)
             with trio.move_on_after(backoff_ms / 1000):
                 await self._urgent.wait()
-            with trio.move_on_after(self._tell_of_missing_topics()):
+            with trio.move_on_after(self._report_missing_topics()):
                 await self._wanted.wait()
 
-    def _tell_of_brokers(self, is_answered: bool) -> None:
+    def _report_unreachable_brokers(self, is_answered: bool) -> None:
         if is_answered:
             self._notices.forget("brokers")
         elif not isinstance(self.failure, AuthenticationError):  # which the program gets
@@ -231,7 +231,7 @@ class MetadataFetcher:
                 self.failure or "it knows of no brokers yet",
             )
 
-    def _tell_of_missing_topics(self) -> float:
+    def _report_missing_topics(self) -> float:
         """Warn of topics that are still missing; return for how many seconds to rest.
 
         A topic that is being created is missing for a moment, and not reported.
@@ -246,8 +246,8 @@ class MetadataFetcher:
         self._missing_since = missing
         rest_s = self._config.metadata_max_age_ms / 1000
         for name, since in missing.items():
-            if now - since < _TELL_AFTER_S:
-                rest_s = min(rest_s, _TELL_AFTER_S)
+            if now - since < _REPORT_AFTER_S:
+                rest_s = min(rest_s, _REPORT_AFTER_S)
                 continue
             self._notices.warn(
                 ("topic", name),

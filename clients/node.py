@@ -193,11 +193,11 @@ class BrokerNode:
         """
         connection, version = self._route(request, 0, max_version)
 
-        def tell(lost: ConnectionLost | None) -> None:
+        def on_sent(lost: ConnectionLost | None) -> None:
             when_sent(None if lost is None else self.client_error(lost))
 
         try:
-            connection.send_oneway(request, version, tell, at_once=True)
+            connection.send_oneway(request, version, on_sent, at_once=True)
         except ConnectionLost as error:
             raise self.client_error(error) from None
         except LocalProtocolError as error:

@@ -64,7 +64,7 @@ LINTED = ["base", "wire", "net", "kraft_meta", "broker", "clients", "kraftrio", 
 
 
 @dataclass
-class Outcome:
+class StepResult:
     """What one step came to."""
 
     name: str
@@ -77,7 +77,7 @@ class Outcome:
     unstable: set[str] = field(default_factory=set)  # names of those that passed the second time
 
 
-def run(name: str, command: list[str], *, at_once: bool = True) -> Outcome:
+def run(name: str, command: list[str], *, at_once: bool = True) -> StepResult:
     """Run a command as a step, with its output as it comes or, if not `at_once`, at its end."""
     begin = time.monotonic()
     if at_once:
@@ -98,10 +98,10 @@ def run(name: str, command: list[str], *, at_once: bool = True) -> Outcome:
             banner(name)
             sys.stdout.buffer.write(done.stdout)
             sys.stdout.flush()
-    return Outcome(name, seconds, done.returncode == 0)
+    return StepResult(name, seconds, done.returncode == 0)
 
 
-def run_side_by_side(steps: Iterable[Callable[[], Outcome]]) -> list[Outcome]:
+def run_side_by_side(steps: Iterable[Callable[[], StepResult]]) -> list[StepResult]:
     """Take steps of one process each, as many at a time as there are cores."""
     with ThreadPoolExecutor(CORES) as pool:
         return list(pool.map(lambda step: step(), steps))
@@ -112,7 +112,9 @@ def banner(name: str) -> None:
     print(f"\n=== {name}", flush=True)
 
 
-def run_pytest(name: str, paths: list[str], options: list[str], *, at_once: bool = True) -> Outcome:
+def run_pytest(
+    name: str, paths: list[str], options: list[str], *, at_once: bool = True
+) -> StepResult:
     """Run pytest on some folders and count its outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -129,7 +131,7 @@ def run_pytest(name: str, paths: list[str], options: list[str], *, at_once: bool
     return outcome
 
 
-def count_tests(report: Path, outcome: Outcome) -> None:
+def count_tests(report: Path, outcome: StepResult) -> None:
     """Add a JUnit report's outcomes to the step's counts."""
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname', '')}::{case.get('name', '')}"
@@ -146,7 +148,7 @@ def count_tests(report: Path, outcome: Outcome) -> None:
             outcome.counts["passed"] += 1
 
 
-def set_up_tools() -> list[Outcome]:
+def set_up_tools() -> list[StepResult]:
     """Fetch what the conformance tests use; what can't be had is reported and left to them."""
     outcomes = []
     script = str(ROOT / "scripts" / "apache_kafka.py")
@@ -166,7 +168,7 @@ def set_up_tools() -> list[Outcome]:
     return outcomes
 
 
-def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
+def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[StepResult]:
     """Run every step and return what each came to."""
     linted = [name for name in LINTED if (ROOT / name).exists()]
     python = [sys.executable, "-m"]
@@ -195,7 +197,7 @@ def all_steps(fast: bool, coverage: bool, options: list[str]) -> list[Outcome]:
     return outcomes
 
 
-def run_folder(name: str, options: list[str]) -> list[Outcome]:
+def run_folder(name: str, options: list[str]) -> list[StepResult]:
     """Run a folder of tests: several at once if they can, and then what measures."""
     at_once = ["-n", str(AT_ONCE[name]), "--dist", "worksteal"]
     steps = {name: [*at_once, "-m", "not measures"], f"{name}, alone": ["-m", "measures"]}
@@ -211,7 +213,7 @@ def run_folder(name: str, options: list[str]) -> list[Outcome]:
     return outcomes
 
 
-def run_failed_again(outcome: Outcome, paths: list[str], options: list[str]) -> None:
+def run_failed_again(outcome: StepResult, paths: list[str], options: list[str]) -> None:
     """Run the failed tests of a step once more, and correct the step if they pass."""
     last_failed = ["--last-failed", "--last-failed-no-failures=none"]
     again = run_pytest(f"{outcome.name}, again", paths, [*options, *last_failed])
@@ -224,7 +226,7 @@ def run_failed_again(outcome: Outcome, paths: list[str], options: list[str]) -> 
         outcome.counts["failed"] = len(again.failed)
 
 
-def summarize(outcomes: list[Outcome]) -> bool:
+def summarize(outcomes: list[StepResult]) -> bool:
     """Print times, skips and counts, and return whether all is well."""
     banner("summary")
     counts: Counter[str] = Counter()

@@ -160,7 +160,7 @@ class Line(NamedTuple):
     remedy: str
 
 
-class Event(NamedTuple):
+class LogEvent(NamedTuple):
     """An event, where it is logged."""
 
     component: str
@@ -181,7 +181,7 @@ def line_for(text: str) -> Line | None:
     return max(found, key=lambda line: len(line.text), default=None)
 
 
-def events() -> Iterator[Event]:
+def events() -> Iterator[LogEvent]:
     """Find the events of the level INFO or above in the code."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -191,7 +191,7 @@ def events() -> Iterator[Event]:
                 if isinstance(node, ast.Call):
                     place = f"{path.relative_to(ROOT)}:{node.lineno}"
                     for level, text in _logged(node):
-                        yield Event(component, level, text, place)
+                        yield LogEvent(component, level, text, place)
 
 
 def _component(tree: ast.Module, path: Path) -> str:

@@ -36,7 +36,7 @@ def seeds_of(chosen: argparse.Namespace) -> Iterator[int]:
     return iter(range(chosen.first, chosen.first + (chosen.count or 20)))
 
 
-def tell(outcome: Outcome, chosen: argparse.Namespace) -> None:
+def print_verdict(outcome: Outcome, chosen: argparse.Namespace) -> None:
     """Print the verdict, and all that helps where it is bad."""
     print(outcome.line(), flush=True)
     if outcome.failure is None or chosen.mutation is not None:
@@ -79,7 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
             options["faults"] = tuple(filter(None, chosen.faults.split(",")))
         with mutated(chosen.mutation):
             outcome = simulate(seed, sink=print if chosen.trace else None, **options)
-        tell(outcome, chosen)
+        print_verdict(outcome, chosen)
         count += 1
         simulated_s += outcome.simulated_s
         failed += outcome.failure is not None

@@ -97,7 +97,8 @@ class DynamicConfig:
         self.broker_configs: Mapping[str, str] = Map()
         self.default_configs: Mapping[str, str] = Map()
         self._warn = warn
-        self._told = set(static.warnings)  # of settings that change nothing; at the start
+        # At the start, those of settings that change nothing are logged.
+        self._logged_warnings = set(static.warnings)
         self._listeners: list[Callable[[BrokerConfig], None]] = []
         self._checks: list[Callable[[BrokerConfig], None]] = []
 
@@ -143,8 +144,8 @@ class DynamicConfig:
             self._warn(f"dynamic broker configs are not applied: {error}")
             return False
         for warning in self.current.warnings:
-            if warning not in self._told:
-                self._told.add(warning)
+            if warning not in self._logged_warnings:
+                self._logged_warnings.add(warning)
                 self._warn(warning)
         for listener in self._listeners:
             listener(self.current)

@@ -35,7 +35,7 @@ _log = logging.getLogger("kraftrio.broker_sessions")
 _TRIAL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 _CONNECT_TIMEOUT_S = 1.0
 _NOT_LEADING = -1
-_NOBODY = -1
+_NO_LEADER = -1
 _FIRST_HEARTBEAT_S = 0.1  # brokers heartbeat to a new controller at once
 
 
@@ -65,7 +65,7 @@ class BrokerSessions:
         self._sessions: dict[int, _Session] = {}
         self._trials: set[tuple[int, int]] = set()
         self._known_epoch = _NOT_LEADING
-        self._former_leader = _NOBODY
+        self._former_leader = _NO_LEADER
         self._tasks = OwnedTasks()
         quorum.on_leader_change(self._on_leader_change)
 
@@ -94,9 +94,9 @@ class BrokerSessions:
                 self._try_broker, session.broker_id, session.broker_epoch, self._epoch_led()
             )
 
-    def _on_leader_change(self, *_told: object) -> None:
+    def _on_leader_change(self, *_arguments: object) -> None:
         leader_id = self._quorum.leader_id
-        if leader_id not in (_NOBODY, self._node_id):
+        if leader_id not in (_NO_LEADER, self._node_id):
             self._former_leader = leader_id
         leader_epoch = self._epoch_led()
         if leader_epoch in (_NOT_LEADING, self._known_epoch):

@@ -352,10 +352,10 @@ class ControllerClient:
         if line is None:
             return
         line.unanswered.pop(pending, None)
-        heard_at = max(pending.sent_at, line.last_answer_at)
+        last_seen_at = max(pending.sent_at, line.last_answer_at)
         quiet_s = self._config.own_timeout_ms / 2 / 1000
         connection = line.link.connection
-        if connection is not None and trio.current_time() - heard_at >= quiet_s:
+        if connection is not None and trio.current_time() - last_seen_at >= quiet_s:
             _log.info("the controller does not answer node=%d", line.leader_id)
             connection.close()
         line.end_if_idle()
@@ -380,7 +380,7 @@ class ControllerClient:
 
     # -- the connection -------------------------------------------------------------------------
 
-    def _on_leader_change(self, *_told: object) -> None:
+    def _on_leader_change(self, *_arguments: object) -> None:
         self._backoff_ms = _FIRST_BACKOFF_MS
         self._changed.set()
 

@@ -95,15 +95,15 @@ class ProducerIdManager:
             start = response.producer_id_start
             self._next_block = (start, start + response.producer_id_len)
             self._serve()
-            self._tell(ErrorCode.NONE)
+            self._complete_waiting(ErrorCode.NONE)
             return
         # The client retries; asking again at once would only spin.
         waiting, self._waiting = self._waiting, deque()
         for result in waiting:
             result.complete((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1))
-        self._tell(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._complete_waiting(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _tell(self, code: ErrorCode) -> None:
+    def _complete_waiting(self, code: ErrorCode) -> None:
         """Answer those that wait for an id; a caller that takes none in time asks again."""
         waiting, self._waiting_for_block = self._waiting_for_block, []
         for one in waiting:

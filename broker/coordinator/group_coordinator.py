@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.groups.events import group_events
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.groups.shard.kinds import group_kinds
 from kraftrio.broker.coordinator.groups.share.ports import StatesToInitialize
@@ -26,7 +26,7 @@ GroupCoordinator: TypeAlias = CoordinatorRuntime[GroupShard]
 
 def group_coordinator(
     properties: GroupProperties,
-    group_settings: GroupSettings,
+    group_settings: GroupSettingsPort,
     new_uuid: Callable[[], str],
     initializer: ShareStateInitializer,
     *,
@@ -64,11 +64,15 @@ def group_coordinator(
             shard.groups, outcome, by_deadline=is_unasked
         )
     )
-    initializer.when_initialized(lambda states, codes: _tell_group(coordinator, states, codes))
+    initializer.when_initialized(
+        lambda states, codes: _note_initialized(coordinator, states, codes)
+    )
     return coordinator
 
 
-def _tell_group(coordinator: GroupCoordinator, states: StatesToInitialize, codes: Codes) -> None:
+def _note_initialized(
+    coordinator: GroupCoordinator, states: StatesToInitialize, codes: Codes
+) -> None:
     """Note which states were initialized, and which were not.
 
     Where this broker stopped leading the group's partition meanwhile, a heartbeat asks again.

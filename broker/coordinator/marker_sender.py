@@ -66,7 +66,7 @@ class MarkerSender:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._core = PendingMarkers(self._leader_of)
-        self._when_written: Callable[[TransactionEnd], Deferred[Any]] = _nobody
+        self._when_written: Callable[[TransactionEnd], Deferred[Any]] = _complete_at_once
         self._waiting: dict[str, list[Deferred[None]]] = {}  # for the end of their transaction
         self._busy: set[int] = set()  # other brokers with a request under way
         self._is_due = self._is_scheduled = self._is_sending = False
@@ -92,7 +92,7 @@ class MarkerSender:
         self._timers.schedule(_LONGEST_WAIT_MS, lambda: _complete_once(ended))
         return ended
 
-    def _tell_ended(self, transactional_id: str) -> None:
+    def _complete_ended(self, transactional_id: str) -> None:
         for one in self._waiting.pop(transactional_id, []):
             _complete_once(one)
 
@@ -118,7 +118,7 @@ class MarkerSender:
     def drop(self, coordinator_partition: int) -> None:
         """Write nothing more for a coordinator's partition: another broker leads it."""
         for end in self._core.drop(coordinator_partition):
-            self._tell_ended(end.transactional_id)
+            self._complete_ended(end.transactional_id)
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class MarkerSender:
                 if broker_id not in self._busy:
                     self._send_to(broker_id)
             for end in self._core.pop_fenced():
-                self._tell_ended(end.transactional_id)
+                self._complete_ended(end.transactional_id)
             for end in self._core.pop_finished():
                 completed = self._when_written(end)
                 completed.when_done(partial(self._on_complete, end.transactional_id))
@@ -184,7 +184,7 @@ class MarkerSender:
         answer.when_done(partial(self._on_answer, sent))
 
     def _on_complete(self, transactional_id: str, _completed: Deferred[Any]) -> None:
-        self._tell_ended(transactional_id)
+        self._complete_ended(transactional_id)
 
     def _on_answer(self, sent: SentMarkers, answer: Deferred[Any]) -> None:
         self._busy.discard(sent.broker_id)
@@ -224,7 +224,7 @@ class MarkerSender:
         }
 
 
-def _nobody(_end: TransactionEnd) -> Deferred[Any]:
+def _complete_at_once(_end: TransactionEnd) -> Deferred[Any]:
     return Deferred.completed(None)
 
 

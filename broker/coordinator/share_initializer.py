@@ -44,11 +44,11 @@ class ShareStateInitializer:
 
     def __init__(self, coordinators: StateCoordinators) -> None:
         self._coordinators = coordinators
-        self._tell: Callable[[StatesToInitialize, Codes], object] = _nobody
+        self._on_initialized: Callable[[StatesToInitialize, Codes], object] = _ignore_result
 
     def when_initialized(self, callback: Callable[[StatesToInitialize, Codes], object]) -> None:
         """Set what is called with the result."""
-        self._tell = callback
+        self._on_initialized = callback
 
     def initialize(self, states: StatesToInitialize) -> None:
         """Ask for states, and notify the group of the result."""
@@ -64,7 +64,7 @@ class ShareStateInitializer:
                 group=states.group_id,
                 error=failed.name,
             )
-        self._tell(states, codes)
+        self._on_initialized(states, codes)
 
     def ask(self, states: StatesToInitialize) -> Deferred[Codes]:
         """Ask for states, for some of them at a time."""
@@ -106,5 +106,5 @@ class _Initialization:
             self.go_on()
 
 
-def _nobody(_states: StatesToInitialize, _codes: Codes) -> None:
-    """Nobody is notified before there is a group coordinator."""
+def _ignore_result(_states: StatesToInitialize, _codes: Codes) -> None:
+    """Before there is a group coordinator to notify."""

@@ -259,7 +259,7 @@ class ServerListener:
         try:
             connection = self._connect(await admission.admit(sock, client), client)
         except AdmissionRefused as refusal:
-            self._tell_refusal(client, refusal)
+            self._log_refusal(client, refusal)
         except OSError as error:
             _log.debug("connection lost client=%s:%d reason=%s", client.host, client.port, error)
         except Exception:
@@ -272,7 +272,7 @@ class ServerListener:
         if connection is not None:
             await self._serve(connection)
 
-    def _tell_refusal(self, client: ClientInfo, refusal: AdmissionRefused) -> None:
+    def _log_refusal(self, client: ClientInfo, refusal: AdmissionRefused) -> None:
         if refusal.mechanism is not None:
             login_refused(client.host, self.name, refusal.mechanism, str(refusal))
             return

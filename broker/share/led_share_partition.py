@@ -25,7 +25,7 @@ from kraftrio.base.clock import Clock
 from kraftrio.base.deferred import Deferred
 from kraftrio.base.logging_setup import log_event
 from kraftrio.base.timers import Timer, Timers
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupSettingsPort
 from kraftrio.broker.replica.directories.disk_errors import DiskErrors
 from kraftrio.broker.replica.partition import Partition
 from kraftrio.broker.replica.replica_reads import ReplicaReads
@@ -78,7 +78,7 @@ class ShareServices:
     """What share partitions use of the broker."""
 
     state: ShareState
-    settings: GroupSettings
+    settings: GroupSettingsPort
     reads: ReplicaReads
     disk_errors: DiskErrors
     timers: Timers

@@ -65,7 +65,7 @@ class _Committed(CommittedRecords[K, V], Generic[K, V]):
                     after_body.handed_over()
                     return record
         take = self._of_trio.__anext__
-        record = await host.call(take, lambda _nobody_got: after_body.give_back())
+        record = await host.call(take, lambda _value: after_body.give_back())
         self._has_begun = True
         return record
 
@@ -73,7 +73,7 @@ class _Committed(CommittedRecords[K, V], Generic[K, V]):
         """Iterate over batches instead, and commit after each."""
         batches, after_body = self._of_trio.batches(), self._consumer._after_body
         return CalledIterator(
-            opened(self._consumer), batches, lambda _nobody_got: after_body.give_back()
+            opened(self._consumer), batches, lambda _value: after_body.give_back()
         )
 
 
@@ -97,7 +97,7 @@ class Consumer(_trio.Consumer[K, V]):
         with host.thread.lock:
             if (record := self._next_of_run()) is not None:
                 return record
-        return await host.call(super().__anext__, lambda _nobody_got: self._handover.give_back())
+        return await host.call(super().__anext__, lambda _value: self._handover.give_back())
 
     def _next_of_run(self) -> ConsumerRecord[K, V] | None:
         """Return the next record of the open run; None: there is none, or something to do first."""
@@ -110,7 +110,7 @@ class Consumer(_trio.Consumer[K, V]):
     def batches(self) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Iterate over batches, each decoded only if its records are looked at."""
         return CalledIterator(
-            opened(self), super().batches(), lambda _nobody_got: self._handover.give_back()
+            opened(self), super().batches(), lambda _value: self._handover.give_back()
         )
 
     @overload
@@ -143,15 +143,15 @@ class Consumer(_trio.Consumer[K, V]):
     ) -> ConsumerRecords[K, V]:
         """Return what there is, waiting for something to be there; see `kraftrio.Consumer.poll`."""
         polling = partial(super().poll, timeout_ms, max_records=max_records)
-        return await opened(self).call(polling, lambda _nobody_got: self._handover.give_back())
+        return await opened(self).call(polling, lambda _value: self._handover.give_back())
 
-    # -- what the program wants to hear ---------------------------------------------------------
+    # -- what the program is called back for ----------------------------------------------------
 
     async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Read these topics as a member of the group; see `kraftrio.Consumer.subscribe`."""
         host = opened(self)
-        told = None if listener is None else _LoopListener(host, listener)
-        await host.call(partial(super().subscribe, topics, listener=told))
+        on_loop = None if listener is None else _LoopListener(host, listener)
+        await host.call(partial(super().subscribe, topics, listener=on_loop))
 
     def commit_async(
         self,
@@ -161,9 +161,9 @@ class Consumer(_trio.Consumer[K, V]):
         """Have offsets committed without waiting; see `kraftrio.Consumer.commit_async`."""
         host = opened(self)
 
-        def tell(*result: Any) -> None:
+        def notify_loop(*result: Any) -> None:
             assert callback is not None
             notify(host.loop, partial(callback, *result))
 
-        told = None if callback is None else tell
-        host.call_sync(partial(super().commit_async, offsets, told))
+        on_loop = None if callback is None else notify_loop
+        host.call_sync(partial(super().commit_async, offsets, on_loop))

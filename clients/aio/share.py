@@ -54,9 +54,9 @@ class ShareConsumer(_trio.ShareConsumer[K, V]):
         self._in_hand = _SharedInHand(
             host, is_explicit=self.config.is_explicit, on_first=lambda: self._fetcher.wake()
         )
-        self._results.callback = self._tell
+        self._results.callback = self._notify_callback
 
-    def _tell(self, *result: Any) -> None:
+    def _notify_callback(self, *result: Any) -> None:
         if self._callback is not None and self._host is not None:
             notify(self._host.loop, partial(self._callback, *result))
 

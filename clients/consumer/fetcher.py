@@ -26,7 +26,7 @@ import trio
 from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.partition import AssignedPartition, Chunk, FetchAnswer
+from kraftrio.clients.consumer.partition import AssignedPartition, BufferedAnswer, Chunk
 from kraftrio.clients.consumer.records import split_records
 from kraftrio.clients.errors import KafkaClientError, error_for
 from kraftrio.clients.metadata import BrokerAddress
@@ -233,7 +233,7 @@ class Fetcher:
             self._endpoints[endpoint.node_id] = BrokerAddress(
                 endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack
             )
-        answer = FetchAnswer(node.node_id, 0)
+        answer = BufferedAnswer(node.node_id, 0)
         reported: list[tuple[_Asked, PartitionData]] = []
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
@@ -255,7 +255,7 @@ class Fetcher:
             and self._state.get(state.topic_partition) is state
         )
 
-    def _take_partition(self, asked: _Asked, data: PartitionData, answer: FetchAnswer) -> None:
+    def _take_partition(self, asked: _Asked, data: PartitionData, answer: BufferedAnswer) -> None:
         state = asked.state
         code = data.error_code
         if code != ErrorCode.NONE:

@@ -124,7 +124,7 @@ class OffsetClient:
         self._rng = rng
         # As which member committed offsets are asked for: the coordinator of a group of the
         # consumer protocol then refuses one that is behind, or is not a member any more.
-        self.reader: Callable[[], GroupMetadata | None] = _nobody
+        self.reader: Callable[[], GroupMetadata | None] = _no_member
 
     @property
     def group_id(self) -> str:
@@ -507,5 +507,5 @@ class OffsetClient:
 _RETRIED = RETRIED_OF_COORDINATOR | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def _nobody() -> None:
+def _no_member() -> None:
     """Who asks for committed offsets as no member."""

@@ -45,7 +45,7 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-class FetchAnswer:
+class BufferedAnswer:
     """One broker's answer; it is in memory as long as one of its parts is."""
 
     __slots__ = ("node_id", "parts", "size_bytes")
@@ -71,7 +71,7 @@ class Chunk:
         fetch_offset: int,
         next_offset: int,
         batches: Iterable[ConsumerBatch] = (),
-        answer: FetchAnswer | None = None,
+        answer: BufferedAnswer | None = None,
         failure: KafkaError | None = None,
         leader_epoch: int = NO_EPOCH,
     ) -> None:

@@ -187,7 +187,7 @@ class Subscription:
         for partition in self._partitions:
             # At once: no position may be committed for a topic that it is not of.
             self._partitions.note_metadata(partition, metadata)
-            self._tell_of_missing(partition.topic_partition, metadata)
+            self._report_missing(partition.topic_partition, metadata)
         group = self._group
         if group is not None:
             if self._pattern is not None:
@@ -200,7 +200,7 @@ class Subscription:
             ):
                 self._calls.fail(error_for(code, f"topic {name!r}: {code.text}"))
 
-    def _tell_of_missing(self, wanted: TopicPartition, metadata: ClusterMetadata) -> None:
+    def _report_missing(self, wanted: TopicPartition, metadata: ClusterMetadata) -> None:
         """Warn of a partition that the topic does not have."""
         described = metadata.topics.get(wanted.topic)
         if described is None or not described.partitions:

@@ -27,15 +27,15 @@ class Notices:
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._told_at: dict[Hashable, float] = {}
+        self._logged_at: dict[Hashable, float] = {}
 
     def warn(self, key: Hashable, text: str, *arguments: object) -> None:
         """Warn of something, unless that was done a short while ago."""
         now = trio.current_time()
-        if now - self._told_at.get(key, float("-inf")) >= EVERY_S:
-            self._told_at[key] = now
+        if now - self._logged_at.get(key, float("-inf")) >= EVERY_S:
+            self._logged_at[key] = now
             self._logger.warning(text, *arguments)
 
     def forget(self, key: Hashable) -> None:
         """It no longer holds."""
-        self._told_at.pop(key, None)
+        self._logged_at.pop(key, None)

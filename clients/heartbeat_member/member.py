@@ -33,7 +33,7 @@ from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.errors import AuthorizationError, KafkaClientError, error_for
 from kraftrio.clients.heartbeat_member.pace import Pace
 from kraftrio.clients.heartbeat_member.ports import Assignment, HeartbeatAnswer, HeartbeatRequests
-from kraftrio.clients.heartbeat_member.states import MemberState
+from kraftrio.clients.heartbeat_member.states import HeartbeatMemberState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
@@ -99,7 +99,7 @@ class HeartbeatMember:
         backoff: ExponentialBackoff,
         rng: random.Random,
     ) -> None:
-        self.state = MemberState.UNSUBSCRIBED
+        self.state = HeartbeatMemberState.UNSUBSCRIBED
         self.member_id = member_id
         self.member_epoch = JOIN_EPOCH
         self.last_epoch = JOIN_EPOCH  # while it was in the group the last time
@@ -136,10 +136,10 @@ class HeartbeatMember:
         """
         if self.failure is not None:
             raise type(self.failure)(self.failure.message, code=self.failure.code)
-        if self.state in (MemberState.FENCED, MemberState.STALE) and self.owned:
+        if self.state in (HeartbeatMemberState.FENCED, HeartbeatMemberState.STALE) and self.owned:
             return Lose(self.owned)
         self._begin(now_ms)
-        if self.state is MemberState.RECONCILING:
+        if self.state is HeartbeatMemberState.RECONCILING:
             return self._reconcile()
         return Idle()
 
@@ -148,7 +148,7 @@ class HeartbeatMember:
         if self.state.is_out and self._is_subscribed and not self.pace.poll_is_overdue(now_ms):
             self.member_epoch = JOIN_EPOCH
             self._heartbeats.forget()
-            self._move(MemberState.JOINING)
+            self._move(HeartbeatMemberState.JOINING)
             self.pace.hasten()
 
     def _reconcile(self) -> Step:
@@ -172,7 +172,7 @@ class HeartbeatMember:
             return Idle(lacks_names)
         return Reconcile(assigned, assigned - self.owned, self.owned - assigned, known)
 
-    def _move(self, state: MemberState) -> None:
+    def _move(self, state: HeartbeatMemberState) -> None:
         assert self.state.may_become(state), f"{self.state} does not move to {state}"
         self.state = state
 
@@ -194,15 +194,15 @@ class HeartbeatMember:
         """
         request = self._heartbeats.leave(self.member_id) if self.state.sends_heartbeats else None
         self._is_subscribed = False
-        if self.state is not MemberState.FAILED:
-            self._leave_for(MemberState.UNSUBSCRIBED)
+        if self.state is not HeartbeatMemberState.FAILED:
+            self._leave_for(HeartbeatMemberState.UNSUBSCRIBED)
         return request
 
     def forget_owned(self) -> None:
         """Own nothing, after leaving."""
         self._own(_NOTHING)
 
-    def _leave_for(self, state: MemberState) -> None:
+    def _leave_for(self, state: HeartbeatMemberState) -> None:
         """Leave the group; what was owned is still to be given up."""
         self._departures += 1
         self.member_epoch = JOIN_EPOCH
@@ -219,14 +219,14 @@ class HeartbeatMember:
     def revoked(self, step: Reconcile) -> bool:
         """What a `Reconcile` revokes is given up; False: the rest of it does not count any more."""
         self._own(self.owned - step.revoked)
-        return self.state is MemberState.RECONCILING
+        return self.state is HeartbeatMemberState.RECONCILING
 
     def reconciled(self, step: Reconcile) -> None:
         """The partitions of `Reconcile` are taken over."""
-        assert self.state is MemberState.RECONCILING
+        assert self.state is HeartbeatMemberState.RECONCILING
         self._own(step.assigned)
         self._owned_ids = step.topic_ids
-        self._move(MemberState.ACKNOWLEDGING)
+        self._move(HeartbeatMemberState.ACKNOWLEDGING)
         self.pace.hasten()
 
     def _own(self, partitions: Partitions) -> None:
@@ -248,20 +248,20 @@ class HeartbeatMember:
         if self._sent is not None or not self.state.sends_heartbeats:
             return None
         if self.pace.poll_is_overdue(now_ms):
-            self._leave_for(MemberState.STALE)
+            self._leave_for(HeartbeatMemberState.STALE)
             return self._heartbeats.leave(self.member_id)
         if now_ms < self.pace.due_ms:
             return None
         self.pace.sent(now_ms)
         self._sent = self._heartbeats.make(self.member_id, self.member_epoch, self._owned_ids)
-        if self.state is MemberState.ACKNOWLEDGING:
+        if self.state is HeartbeatMemberState.ACKNOWLEDGING:
             self._settle()
         return self._sent
 
     def _settle(self) -> None:
         """What is owned is what was assigned, or the rest comes now."""
         is_done = self._owned_ids == self._target
-        self._move(MemberState.STABLE if is_done else MemberState.RECONCILING)
+        self._move(HeartbeatMemberState.STABLE if is_done else HeartbeatMemberState.RECONCILING)
 
     def heartbeat_failed(self, request: Any, now_ms: float) -> None:
         """No coordinator was found, or the answer was lost: nobody knows what it has heard."""
@@ -283,25 +283,25 @@ class HeartbeatMember:
         self.member_epoch = self.last_epoch = answer.member_epoch
         if answer.assignment is not None:
             self._target = _by_id(answer.assignment.topic_partitions)
-            if self.state is not MemberState.ACKNOWLEDGING:
+            if self.state is not HeartbeatMemberState.ACKNOWLEDGING:
                 self._take_target()
-        elif self.state is MemberState.JOINING:
-            self._move(MemberState.STABLE)
+        elif self.state is HeartbeatMemberState.JOINING:
+            self._move(HeartbeatMemberState.STABLE)
 
     def _take_target(self) -> None:
         is_done = self._owned_ids == self._target
-        if not is_done and self.state is not MemberState.RECONCILING:
-            self._move(MemberState.RECONCILING)
-        elif is_done and self.state is not MemberState.STABLE:
-            self._move(MemberState.STABLE)
+        if not is_done and self.state is not HeartbeatMemberState.RECONCILING:
+            self._move(HeartbeatMemberState.RECONCILING)
+        elif is_done and self.state is not HeartbeatMemberState.STABLE:
+            self._move(HeartbeatMemberState.STABLE)
 
     def _refused(self, code: ErrorCode, message: str | None, now_ms: float) -> None:
         self._heartbeats.forget()
         known = error_for(code)
         if code in _FENCED:
-            if self.state is MemberState.JOINING:
+            if self.state is HeartbeatMemberState.JOINING:
                 self.pace.failed(now_ms)  # it is refused at once, so it must not ask at once
-            self._leave_for(MemberState.FENCED)
+            self._leave_for(HeartbeatMemberState.FENCED)
         elif known.retriable:
             self.pace.failed(now_ms)
         else:
@@ -309,9 +309,9 @@ class HeartbeatMember:
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """End the membership: only the program can do something about it."""
-        if self.state is not MemberState.FAILED:
+        if self.state is not HeartbeatMemberState.FAILED:
             self.failure = error_for(code, message)
-            self._leave_for(MemberState.FAILED)
+            self._leave_for(HeartbeatMemberState.FAILED)
 
     def recover(self) -> bool:
         """Join again after a refusal for want of rights, which may be granted meanwhile.
@@ -322,7 +322,7 @@ class HeartbeatMember:
         if not isinstance(self.failure, AuthorizationError):
             return False
         self.failure = None
-        self._move(MemberState.FENCED)
+        self._move(HeartbeatMemberState.FENCED)
         self.pace.hasten()
         return True
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 
-class MemberState(Enum):
+class HeartbeatMemberState(Enum):
     """Where a member is; see the module's table."""
 
     UNSUBSCRIBED = "unsubscribed"
@@ -35,14 +35,14 @@ class MemberState(Enum):
     STALE = "stale"
     FAILED = "failed"
 
-    def may_become(self, state: MemberState) -> bool:
+    def may_become(self, state: HeartbeatMemberState) -> bool:
         """Whether a member in this state may move to another one."""
         if state in _MOVES[self]:
             return True
-        if state in (MemberState.FENCED, MemberState.STALE):
+        if state in (HeartbeatMemberState.FENCED, HeartbeatMemberState.STALE):
             return self.sends_heartbeats
-        ends = (MemberState.UNSUBSCRIBED, MemberState.FAILED)
-        return state in ends and self is not MemberState.FAILED
+        ends = (HeartbeatMemberState.UNSUBSCRIBED, HeartbeatMemberState.FAILED)
+        return state in ends and self is not HeartbeatMemberState.FAILED
 
     @property
     def is_in_group(self) -> bool:
@@ -57,18 +57,32 @@ class MemberState(Enum):
     @property
     def sends_heartbeats(self) -> bool:
         """Whether the coordinator waits for heartbeats of the member."""
-        return self is MemberState.JOINING or self.is_in_group
+        return self is HeartbeatMemberState.JOINING or self.is_in_group
 
 
-_MOVES: Mapping[MemberState, frozenset[MemberState]] = {
-    MemberState.UNSUBSCRIBED: frozenset({MemberState.JOINING}),
-    MemberState.JOINING: frozenset({MemberState.RECONCILING, MemberState.STABLE}),
-    MemberState.RECONCILING: frozenset({MemberState.ACKNOWLEDGING, MemberState.STABLE}),
-    MemberState.ACKNOWLEDGING: frozenset({MemberState.RECONCILING, MemberState.STABLE}),
-    MemberState.STABLE: frozenset({MemberState.RECONCILING}),
-    MemberState.FENCED: frozenset({MemberState.JOINING}),
-    MemberState.STALE: frozenset({MemberState.JOINING}),
-    MemberState.FAILED: frozenset({MemberState.FENCED}),
+_MOVES: Mapping[HeartbeatMemberState, frozenset[HeartbeatMemberState]] = {
+    HeartbeatMemberState.UNSUBSCRIBED: frozenset({HeartbeatMemberState.JOINING}),
+    HeartbeatMemberState.JOINING: frozenset(
+        {HeartbeatMemberState.RECONCILING, HeartbeatMemberState.STABLE}
+    ),
+    HeartbeatMemberState.RECONCILING: frozenset(
+        {HeartbeatMemberState.ACKNOWLEDGING, HeartbeatMemberState.STABLE}
+    ),
+    HeartbeatMemberState.ACKNOWLEDGING: frozenset(
+        {HeartbeatMemberState.RECONCILING, HeartbeatMemberState.STABLE}
+    ),
+    HeartbeatMemberState.STABLE: frozenset({HeartbeatMemberState.RECONCILING}),
+    HeartbeatMemberState.FENCED: frozenset({HeartbeatMemberState.JOINING}),
+    HeartbeatMemberState.STALE: frozenset({HeartbeatMemberState.JOINING}),
+    HeartbeatMemberState.FAILED: frozenset({HeartbeatMemberState.FENCED}),
 }
-_OUT = frozenset({MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE})
-_IN_GROUP = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
+_OUT = frozenset(
+    {HeartbeatMemberState.UNSUBSCRIBED, HeartbeatMemberState.FENCED, HeartbeatMemberState.STALE}
+)
+_IN_GROUP = frozenset(
+    {
+        HeartbeatMemberState.RECONCILING,
+        HeartbeatMemberState.ACKNOWLEDGING,
+        HeartbeatMemberState.STABLE,
+    }
+)

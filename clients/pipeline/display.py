@@ -42,7 +42,7 @@ class Bars:
         self._totals: dict[str, tuple[int, int]] = {}  # first, total
         self._begun: dict[str, float] = {}
         self._shown: dict[str, tuple[int, str]] = {}  # where each bar stands, and its rate
-        self._told_at = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -83,6 +83,6 @@ class Bars:
         if self._console.is_terminal:
             return
         now = time.monotonic()
-        if done == total or now - self._told_at >= LINE_EVERY_S:
-            self._told_at = now
+        if done == total or now - self._printed_at >= LINE_EVERY_S:
+            self._printed_at = now
             print(f"{name:12} {done:,}/{total:,}  {rate}", flush=True)

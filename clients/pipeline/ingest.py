@@ -41,7 +41,7 @@ from kraftrio.clients.pipeline.schemas import (
 )
 from kraftrio.clients.producer.producer import Delivery, Producer
 
-_TELL_EVERY: Final = 250  # rows between two looks at the bars
+_ROWS_PER_UPDATE: Final = 250  # of a bar
 _LOOKS: Final = 5  # at topics that others write to, too
 _PACED_LINGER_MS: Final = 5
 _LINGER_MS: Final = 50
@@ -194,7 +194,7 @@ class _Sender:
             raise _failure(error) from error
         self._undecided.append(delivery)
         self._counts[name] += 1
-        if self._counts[name] % _TELL_EVERY == 0:
+        if self._counts[name] % _ROWS_PER_UPDATE == 0:
             self._bars.advance(name, self._counts[name])
 
     async def _decide(self) -> None:

@@ -43,7 +43,7 @@ from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import wait_batch
 from kraftrio.clients.producer.queues import PartitionQueue
 from kraftrio.clients.producer.sender import Sender
-from kraftrio.clients.producer.transaction_requests import ProducerIdentity, TransactionRequests
+from kraftrio.clients.producer.transaction_requests import ProducerIdAndEpoch, TransactionRequests
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
 from kraftrio.clients.producer.transactions import TransactionState
 from kraftrio.wire.errors import ErrorCode
@@ -88,8 +88,8 @@ class TransactionManager:
         self._ending: trio.Event | None = None  # while a transaction is being ended
 
     @property
-    def _identity(self) -> ProducerIdentity:
-        return ProducerIdentity(self._sequences.producer_id, self._sequences.producer_epoch)
+    def _identity(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self._sequences.producer_id, self._sequences.producer_epoch)
 
     async def initialize(self) -> None:
         """Get the producer's id and epoch, which fences other producers of its transactional id.
@@ -101,7 +101,7 @@ class TransactionManager:
             FatalProducerError, TimedOutError: the coordinator refused, or did not answer.
         """
         try:
-            identity = await self._requests.init_producer_id(ProducerIdentity())
+            identity = await self._requests.init_producer_id(ProducerIdAndEpoch())
         except FatalProducerError as error:
             if isinstance(error.__cause__, AuthenticationError):
                 raise error.__cause__ from None  # nothing has begun that could be lost

@@ -69,7 +69,7 @@ _LOST_MEMBER: Final = frozenset(
 )
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id and its epoch; -1 and -1: none yet."""
 
     producer_id: int = -1
@@ -116,7 +116,7 @@ class TransactionRequests:
             return otherwise
         return node.versions.features.get(TRANSACTION_VERSION_FEATURE, 0)
 
-    async def init_producer_id(self, known: ProducerIdentity) -> ProducerIdentity:
+    async def init_producer_id(self, known: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Get an id and epoch, which fences every other producer of the transactional id.
 
         Args:
@@ -134,12 +134,12 @@ class TransactionRequests:
         response: InitProducerIdResponse = await self._ask(
             ApiKey.INIT_PRODUCER_ID,
             request,
-            min_version=0 if known == ProducerIdentity() else 3,  # KIP-360
+            min_version=0 if known == ProducerIdAndEpoch() else 3,  # KIP-360
         )
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def add_partitions(
-        self, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+        self, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> None:
         """Add partitions to the transaction before they are written to (before version 2).
 
@@ -163,7 +163,7 @@ class TransactionRequests:
             max_version=_ADD_PARTITIONS_VERSION,
         )
 
-    async def add_offsets(self, identity: ProducerIdentity, group_id: str) -> None:
+    async def add_offsets(self, identity: ProducerIdAndEpoch, group_id: str) -> None:
         """Add a group to the transaction before its offsets are committed (before version 2).
 
         Raises:
@@ -179,7 +179,7 @@ class TransactionRequests:
 
     async def commit_offsets(
         self,
-        identity: ProducerIdentity,
+        identity: ProducerIdAndEpoch,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: GroupMetadata,
         *,
@@ -229,8 +229,8 @@ class TransactionRequests:
         await self._repeat(call)
 
     async def end(
-        self, identity: ProducerIdentity, *, commit: bool, gets_epoch: bool
-    ) -> ProducerIdentity:
+        self, identity: ProducerIdAndEpoch, *, commit: bool, gets_epoch: bool
+    ) -> ProducerIdAndEpoch:
         """Commit or abort the transaction.
 
         Args:
@@ -253,7 +253,7 @@ class TransactionRequests:
         )
         if response.producer_id < 0:
             return identity
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     # -- asking ---------------------------------------------------------------------------------
 

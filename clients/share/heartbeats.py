@@ -14,7 +14,7 @@ from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatRequest
 
 
 @dataclass(slots=True)
-class ShareHeartbeats:
+class ShareHeartbeatRequests:
     """See the module.
 
     Attributes:

@@ -21,10 +21,10 @@ from kraftrio.clients.cluster import Cluster
 from kraftrio.clients.errors import KafkaClientError, UnsupportedVersionError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Lose, Reconcile
-from kraftrio.clients.heartbeat_member.states import MemberState
+from kraftrio.clients.heartbeat_member.states import HeartbeatMemberState
 from kraftrio.clients.share.acknowledgements import TopicIdPartition
 from kraftrio.clients.share.config import ShareConsumerConfig
-from kraftrio.clients.share.heartbeats import ShareHeartbeats
+from kraftrio.clients.share.heartbeats import ShareHeartbeatRequests
 from kraftrio.wire.messages.share_groups import ShareGroupHeartbeatResponse
 from kraftrio.wire.primitives import TopicPartition
 
@@ -57,7 +57,7 @@ class ShareMember:
         self._assign = assign
         self._is_working = is_working
         self._on_failure = on_failure
-        self._heartbeats = ShareHeartbeats(config.group_id, config.client_rack or None)
+        self._heartbeats = ShareHeartbeatRequests(config.group_id, config.client_rack or None)
         self._member = HeartbeatMember(
             f"the share group {config.group_id!r}",
             member_id,
@@ -114,7 +114,7 @@ class ShareMember:
 
     def metadata_changed(self) -> None:
         """Go on if topics of the assignment have names now."""
-        if self._member.state is MemberState.RECONCILING:
+        if self._member.state is HeartbeatMemberState.RECONCILING:
             self._wake.set()
 
     async def leave(self) -> None:
@@ -137,7 +137,7 @@ class ShareMember:
             request = member.heartbeat(_now_ms())
             if request is None:
                 await self._wait(lacks_names=lacks_names)
-            elif member.state is MemberState.STALE:
+            elif member.state is HeartbeatMemberState.STALE:
                 await self._coordinator.leave(request)
             else:
                 await self._beat(request)

@@ -245,9 +245,10 @@ def _check_present(options: LogOptions, present: list[TopicPartition]) -> None:
 
 def _check_named(spec: OffsetChoice, present: list[TopicPartition], name: str) -> None:
     if spec.offsets is not None and spec.offsets.keys() != set(present):
-        odd = ", ".join(map(partition_text, sorted(spec.offsets.keys() ^ set(present))))
+        differing = ", ".join(map(partition_text, sorted(spec.offsets.keys() ^ set(present))))
         raise ConfigError(
-            f"{name} must be given for every partition that is read and for no other, unlike {odd}"
+            f"{name} must be given for every partition that is read and for no other,"
+            f" unlike {differing}"
         )
 
 

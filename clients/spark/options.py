@@ -414,10 +414,10 @@ def _check_batch_offsets(starting: OffsetChoice, ending: OffsetChoice) -> None:
         if starts is None or ends is None:
             continue
         if starts.keys() != ends.keys():
-            odd = ", ".join(map(partition_text, sorted(starts.keys() ^ ends.keys())))
+            differing = ", ".join(map(partition_text, sorted(starts.keys() ^ ends.keys())))
             raise ConfigError(
                 f"the starting and ending {what}s must be of the same partitions, but only one of"
-                f" them names {odd}"
+                f" them names {differing}"
             )
         for topic_partition, start in starts.items():
             end = ends[topic_partition]

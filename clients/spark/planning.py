@@ -184,10 +184,10 @@ class Planner:
         self, named: Mapping[TopicPartition, int], partitions: list[TopicPartition], what: str
     ) -> None:
         if named.keys() != set(partitions):
-            odd = ", ".join(map(partition_text, sorted(named.keys() ^ set(partitions))))
+            differing = ", ".join(map(partition_text, sorted(named.keys() ^ set(partitions))))
             raise ConfigError(
                 f"{what} must be given for every partition that is read and for no other, unlike"
-                f" {odd}; as an offset, -1 means latest and -2 earliest"
+                f" {differing}; as an offset, -1 means latest and -2 earliest"
             )
 
 

@@ -74,7 +74,8 @@ class _Contact:
 
     broker_epoch: int
     session_deadline_ms: float
-    heard_of: bool
+    is_seen: bool
+    """Whether it has registered or sent a heartbeat since this controller became active."""
     grace_ms: float
     """By how much the session may yet be prolonged (rule 6)."""
     metadata_offset: int = -1
@@ -93,13 +94,13 @@ class ClusterControl:
         """Start the sessions of a controller that has just become active (rule 5)."""
         self._listened_ms = now_ms
         self._contacts = {
-            broker.broker_id: self._new_contact(broker.broker_epoch, now_ms, heard_of=False)
+            broker.broker_id: self._new_contact(broker.broker_epoch, now_ms, is_seen=False)
             for broker in image.alive_brokers()
         }
 
-    def _new_contact(self, broker_epoch: int, now_ms: float, *, heard_of: bool) -> _Contact:
+    def _new_contact(self, broker_epoch: int, now_ms: float, *, is_seen: bool) -> _Contact:
         timeout_ms = self._config.broker_session_timeout_ms
-        return _Contact(broker_epoch, now_ms + timeout_ms, heard_of, grace_ms=timeout_ms)
+        return _Contact(broker_epoch, now_ms + timeout_ms, is_seen, grace_ms=timeout_ms)
 
     # ---- registration
 
@@ -132,7 +133,7 @@ class ClusterControl:
                 self._config, context.image, context.index, request.broker_id
             )
         self._contacts[request.broker_id] = self._new_contact(
-            record.broker_epoch, context.now_ms, heard_of=True
+            record.broker_epoch, context.now_ms, is_seen=True
         )
         return ControllerResult(
             records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
@@ -156,7 +157,7 @@ class ClusterControl:
                 self._config, context.image, context.index, existing, failed
             )
         self._contacts[existing.broker_id] = self._new_contact(
-            existing.broker_epoch, context.now_ms, heard_of=True
+            existing.broker_epoch, context.now_ms, is_seen=True
         )
         return ControllerResult(
             records, BrokerRegistrationResponse(broker_epoch=existing.broker_epoch)
@@ -166,7 +167,7 @@ class ClusterControl:
         contact = self._contacts.get(broker.broker_id)
         return (
             contact is not None
-            and contact.heard_of
+            and contact.is_seen
             and contact.broker_epoch == broker.broker_epoch
             and contact.session_deadline_ms > now_ms
             and not broker.fenced
@@ -204,9 +205,9 @@ class ClusterControl:
         broker = context.image.brokers[request.broker_id]
         contact = self._contacts.get(request.broker_id)
         if contact is None or contact.broker_epoch != broker.broker_epoch:
-            contact = self._new_contact(broker.broker_epoch, context.now_ms, heard_of=True)
+            contact = self._new_contact(broker.broker_epoch, context.now_ms, is_seen=True)
             self._contacts[request.broker_id] = contact
-        contact.heard_of = True
+        contact.is_seen = True
         contact.session_deadline_ms = context.now_ms + self._config.broker_session_timeout_ms
         contact.grace_ms = self._config.broker_session_timeout_ms
         contact.metadata_offset = request.current_metadata_offset
@@ -333,7 +334,7 @@ class ClusterControl:
         self, image: MetadataImage, index: PartitionIndex, now_ms: float
     ) -> list[MetadataRecord]:
         """Fence one broker whose session ended; the next is judged when that one is gone."""
-        self._prolong_unheard_sessions(now_ms)
+        self._prolong_sessions_after_standstill(now_ms)
         for broker_id in sorted(self._contacts):
             contact = self._contacts[broker_id]
             if contact.session_deadline_ms <= now_ms:
@@ -347,12 +348,12 @@ class ClusterControl:
         """Note that requests arrive."""
         self._listened_ms = now_ms
 
-    def _prolong_unheard_sessions(self, now_ms: float) -> None:
+    def _prolong_sessions_after_standstill(self, now_ms: float) -> None:
         """Rule 6."""
         for contact in self._contacts.values():
-            deaf_ms = now_ms - max(contact.session_deadline_ms, self._listened_ms)
-            if contact.session_deadline_ms <= now_ms and deaf_ms >= LATE_MS:
-                prolonged_ms = min(deaf_ms, contact.grace_ms)
+            standstill_ms = now_ms - max(contact.session_deadline_ms, self._listened_ms)
+            if contact.session_deadline_ms <= now_ms and standstill_ms >= LATE_MS:
+                prolonged_ms = min(standstill_ms, contact.grace_ms)
                 contact.grace_ms -= prolonged_ms
                 if prolonged_ms > 0:
                     contact.session_deadline_ms = now_ms + prolonged_ms

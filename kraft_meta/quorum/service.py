@@ -283,7 +283,7 @@ class QuorumService:
             if self._failure is not None:
                 raise self._failure
             self._wake = trio.Event()
-            await self._hear_sockets(core, active)
+            await self._let_sockets_be_read(core, active)
             now_ms = self._clock.monotonic_ms()
             core.tick(now_ms)
             self._check_leadership()
@@ -320,7 +320,7 @@ class QuorumService:
         self._active.check_leadership()
         self._leader_watch.check(self._core, self._clock.monotonic_ms())
 
-    async def _hear_sockets(self, core: RaftCore, active: ActiveController) -> None:
+    async def _let_sockets_be_read(self, core: RaftCore, active: ActiveController) -> None:
         """Let what waits in sockets be heard before a deadline is acted on.
 
         After this process stood still every connection has something: each takes a few turns of the

@@ -33,7 +33,7 @@ from kraftrio.broker.node.environment import Environment
 from kraftrio.broker.node.node import Node
 from kraftrio.net.transport import ACCEPT_BACKLOG, SystemNetwork
 from kraftrio.testing.node_settings import node_settings
-from kraftrio.testing.node_trace import NodeLife, Trace, log_of_nodes
+from kraftrio.testing.node_trace import NodeLife, NodeTrace, log_of_nodes
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.simulation.disk_image import DiskImage
 from kraftrio.testing.simulation.incarnation import current
@@ -122,7 +122,7 @@ class LocalNode:
         config: BrokerConfig,
         name: str,
         network: NodeNetwork,
-        trace: Trace,
+        trace: NodeTrace,
         *,
         in_memory: bool,
         on_made: Callable[[Node], object],
@@ -303,7 +303,7 @@ class LocalNodes:
 
     def __init__(self, spec: NodesSpec) -> None:
         self._ports = Ports()
-        self.trace = Trace()
+        self.trace = NodeTrace()
         names = [_name_of(node_id) for node_id in range(1, spec.node_count + 1)]
         self.traffic = SocketTraffic(names, self.trace.now_s, self.trace.add)
         self.on_made: Callable[[Node], object] = lambda _node: None  # before it runs

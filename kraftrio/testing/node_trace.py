@@ -1,7 +1,7 @@
 """The trace of nodes with real sockets: what is done to them, and what they log.
 
-Owns: `Trace`, whose lines are as those of a world in virtual time, and `NodeLife`, by which a log
-line is known to be of a node. Rules:
+Owns: `NodeTrace`, whose lines are as those of a world in virtual time, and `NodeLife`, by which a
+log line is known to be of a node. Rules:
 1. The newest lines are kept.
 2. While nodes run, their loggers let INFO pass, for the trace alone: what is below the level that
    the program has set goes no further.
@@ -23,7 +23,7 @@ _KEPT_LINES = 10_000
 _OF_OTHERS = ("kraftrio.clients", "kraftrio.console")
 
 
-class Trace:
+class NodeTrace:
     """See the module; any thread may add lines."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Trace:
 class NodeLife(Incarnation):
     """One life of a node with real sockets."""
 
-    def __init__(self, name: str, number: int, trace: Trace) -> None:
+    def __init__(self, name: str, number: int, trace: NodeTrace) -> None:
         super().__init__(name, number)
         self.trace = trace
 

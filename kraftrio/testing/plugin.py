@@ -368,13 +368,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the story of the run of a test that failed with brokers of ours."""
     report = yield
-    teller = _story_source(item)
-    if teller is None or report.when != "call":
+    source = _story_source(item)
+    if source is None or report.when != "call":
         return report
     is_wanted = item.config.getoption("--kafka-report")
     if not report.failed and not is_wanted:
         return report
-    story = teller.story()
+    story = source.story()
     if report.failed:
         report.sections.append(("story of the run", "\n".join(story.splitlines()[-_STORY_LINES:])))
     if is_wanted:

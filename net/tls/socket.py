@@ -110,7 +110,7 @@ class TlsSocket:
                 async with turn:
                     is_done = self._compute()
             except ssl.SSLError as error:
-                await self._tell_failure(network, error)
+                await self._send_alert(network, error)
                 raise TlsHandshakeFailed(describe(error)) from error
             await self._flush_all(network)
             if is_done:
@@ -136,7 +136,7 @@ class TlsSocket:
         while not self._flush():
             await network.wait_writable(self.below)
 
-    async def _tell_failure(self, network: Network, error: ssl.SSLError) -> None:
+    async def _send_alert(self, network: Network, error: ssl.SSLError) -> None:
         """Let the peer know why; a peer that speaks no TLS would take an alert for an answer.
 
         Closing with bytes unread would take the alert from it again, so its own end is waited for;

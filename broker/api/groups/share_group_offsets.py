@@ -226,15 +226,17 @@ class ShareGroupOffsetHandlers:
         yield ends
         answers = []
         for topic in described:
-            told = DescribeShareGroupOffsetsResponseTopic(
+            described_topic = DescribeShareGroupOffsetsResponseTopic(
                 topic_name=topic.name, topic_id=topic.topic_id
             )
             for index in topic.partitions:
                 topic_partition = TopicPartition(topic.name, index)
                 state = states[topic.topic_id, index]
-                told.partitions.append(_described_partition(topic_partition, state, ends.value))
+                described_topic.partitions.append(
+                    _described_partition(topic_partition, state, ends.value)
+                )
                 yield None
-            answers.append(told)
+            answers.append(described_topic)
             yield None
         return answers
 

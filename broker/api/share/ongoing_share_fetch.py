@@ -118,9 +118,9 @@ class ShareFetchAnswers:
         if not isinstance(taken.records, StoredBytes):
             self.held_bytes += len(taken.records)
 
-    def told(self) -> Work[list[tuple[SessionPartition, SharePartitionData]]]:
-        """What of it is still to be reported; it counts as reported from now on."""
-        told = []
+    def to_report(self) -> Work[list[tuple[SessionPartition, SharePartitionData]]]:
+        """The partitions whose answers are due; they count as reported from now on."""
+        due = []
         for named, answer in self.data.items():
             is_due = self._session is None or self._session.note_answer(
                 named,
@@ -128,10 +128,10 @@ class ShareFetchAnswers:
                 is_error=answer.error_code is not ErrorCode.NONE,
             )
             if is_due:
-                told.append((named, answer))
-            if not len(told) % 100:
+                due.append((named, answer))
+            if not len(due) % 100:
                 yield None
-        return told
+        return due
 
 
 class OngoingShareFetch:

@@ -19,7 +19,7 @@ from kraftrio.broker.api.share.share_requests import (
     LeadersToName,
     check_member,
 )
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupSettingsPort
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
@@ -46,7 +46,7 @@ class ShareAcknowledgeHandler:
         self,
         share_partitions: SharePartitions,
         metadata: MetadataCache,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         is_enabled: Callable[[], bool],
     ) -> None:
         self._share_partitions = share_partitions

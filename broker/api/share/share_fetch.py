@@ -32,7 +32,7 @@ from kraftrio.broker.api.share.share_requests import (
     LeadersToName,
     check_member,
 )
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupSettingsPort
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
@@ -65,7 +65,7 @@ class ShareFetchHandler:
         self,
         share_partitions: SharePartitions,
         metadata: MetadataCache,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         services: ShareFetchServices,
         is_enabled: Callable[[], bool],
     ) -> None:
@@ -105,10 +105,10 @@ class ShareFetchHandler:
             )
             yield from fetch.run()
         yield from acknowledgements.wait()
-        told = yield from answers.told()
+        reported = yield from answers.to_report()
         if epoch == FINAL_EPOCH:
             self._share_partitions.end_session(session)
-        response = yield from self._response(told, acknowledgements, member, context)
+        response = yield from self._response(reported, acknowledgements, member, context)
         response.throttle_time_ms = self._services.wait_ms(answers.record_bytes, context)
         return response
 
@@ -140,7 +140,7 @@ class ShareFetchHandler:
 
     def _response(
         self,
-        told: Iterable[tuple[SessionPartition, SharePartitionData]],
+        reported: Iterable[tuple[SessionPartition, SharePartitionData]],
         acknowledgements: Acknowledgements,
         member: ShareSessionKey,
         context: RequestContext,
@@ -157,16 +157,16 @@ class ShareFetchHandler:
             if code:
                 answer.current_leader = leaders.of(named, code)
 
-        for named, answer in told:
+        for named, answer in reported:
             if named in errors:
-                _tell(answer, errors.pop(named))
+                _set_acknowledge_error(answer, errors.pop(named))
             add(named, answer)
             yield None
         for named, error in errors.items():
             answer = SharePartitionData(
                 partition_index=named.partition, records=b"", acquired_records=[]
             )
-            _tell(answer, error)
+            _set_acknowledge_error(answer, error)
             add(named, answer)
             yield None
         return ShareFetchResponse(
@@ -200,8 +200,8 @@ def _has_acknowledgements(request: ShareFetchRequest) -> Work[bool]:
     return False
 
 
-def _tell(answer: SharePartitionData, error: KafkaError | None) -> None:
-    """Say what became of a partition's acknowledgements."""
+def _set_acknowledge_error(answer: SharePartitionData, error: KafkaError | None) -> None:
+    """Put the error of a partition's acknowledgements, if there was one, into its answer."""
     if error is not None:
         answer.acknowledge_error_code = error.code
         answer.acknowledge_error_message = error.message

@@ -51,7 +51,7 @@ class GroupProperties(Protocol):
     def offsets_topic_compression_codec(self) -> int: ...
 
 
-class GroupSettings(Protocol):
+class GroupSettingsPort(Protocol):
     """The settings of single groups, named as those of the resource: `consumer.session.timeout.ms`.
 
     What a group does not set is the broker's; see `config/group_settings`.

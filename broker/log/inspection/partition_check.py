@@ -157,15 +157,15 @@ def _check_epochs(
     if facts.has_damage:
         return
     starts = [entry.start_offset for entry in entries]
-    told: set[int] = set()
+    reported_epochs: set[int] = set()
     for segment in facts.segments:
         for batch in segment.batches:
             epoch, offset = batch.leader_epoch, batch.base_offset
-            if epoch < 0 or batch.last_offset < log_start_offset or epoch in told:
+            if epoch < 0 or batch.last_offset < log_start_offset or epoch in reported_epochs:
                 continue
             index = bisect_right(starts, max(offset, log_start_offset)) - 1
             if index < 0 or entries[index].epoch != epoch:
-                told.add(epoch)
+                reported_epochs.add(epoch)
                 said = "none" if index < 0 else str(entries[index].epoch)
                 fault = f"offset {offset} was written in epoch {epoch}, but it says {said}"
                 yield Finding(path, fault, "followers may truncate too much", offset)

@@ -3,7 +3,7 @@
 Owns: `StallWatch`. Rules
 1. The loop shows that it turns by its own task (`metrics/loop_watch`). When that is late by more
    than `event.loop.stall.ms` the thread keeps the stack of the loop's thread, and logs it once,
-   when the loop turns again, or after `TELL_S`.
+   when the loop turns again, or after `REPORT_AFTER_S`.
 2. A thread that has overslept as much itself knows of no culprit: the process did not run, or a
    call let no thread run. It says that.
 
@@ -25,7 +25,7 @@ from kraftrio.broker.metrics.loop_watch import INTERVAL_S, LoopWatch
 
 _log = logging.getLogger("kraftrio.node")
 
-TELL_S: Final = 10.0
+REPORT_AFTER_S: Final = 10.0
 _NS_PER_MS: Final = 1_000_000
 _FRAMES = 12  # of a stack, the innermost
 
@@ -45,7 +45,7 @@ class StallWatch:
         self._thread_id = threading.get_ident()
         self._ended = threading.Event()
         self._stack = ""  # of the stall that goes on
-        self._is_told = False
+        self._is_reported = False
 
     def start(self) -> None:
         """Watch the calling thread's loop."""
@@ -77,19 +77,19 @@ class StallWatch:
             if overslept:
                 why = "the process was not running, or a call let no thread run, until here"
                 self._stack = f"({why})\n{self._stack}"
-        if late > TELL_S * 1e9:
-            self._tell(late)
+        if late > REPORT_AFTER_S * 1e9:
+            self._report(late)
 
     def _on_turn(self, gap: int) -> None:
         """The loop turns again."""
         if self._stack:
             self._loop.stall_count += 1
-            self._tell(gap - int(INTERVAL_S * 1e9))
-        self._stack, self._is_told = "", False
+            self._report(gap - int(INTERVAL_S * 1e9))
+        self._stack, self._is_reported = "", False
 
-    def _tell(self, late: int) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _report(self, late: int) -> None:
+        if not self._is_reported:
+            self._is_reported = True
             late_ms = late // _NS_PER_MS
             log_with_stack(_log, logging.WARNING, "event loop stalled", self._stack, ms=late_ms)
 

@@ -93,11 +93,11 @@ class QuestionBatch:
             for result in response.results_by_transaction
         }
         for transactional_id, questions in self._asked.items():
-            told = codes.get(transactional_id, {})
+            answered_codes = codes.get(transactional_id, {})
             for question in questions:
                 unverified = {}
                 for topic_partition in question.partitions:
-                    code = told.get(topic_partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    code = answered_codes.get(topic_partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
                     if code is not ErrorCode.NONE:
                         unverified[topic_partition] = code
                 question.answer.complete(unverified)

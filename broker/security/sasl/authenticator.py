@@ -191,7 +191,7 @@ class Authenticator:
         try:
             challenge = exchange.evaluate(response, self._wall_ms())
         except LoginFailed as error:
-            raise self._refused(error.reason, error.told, error.user) from error
+            raise self._refused(error.reason, error.client_message, error.user) from error
         except RemoteProtocolError as error:
             raise self._refused(str(error), None) from error
         if exchange.login is not None:
@@ -226,17 +226,19 @@ class Authenticator:
         return max(min(left_ms, max_reauth_ms) if max_reauth_ms > 0 else left_ms, 0)
 
     def _refused(
-        self, reason: str, told: str | None, user: str | None = None
+        self, reason: str, client_message: str | None, user: str | None = None
     ) -> AuthenticationRefused:
         """The login failed by what the client sent; without a text it learns no details."""
-        if told is None:
+        if client_message is None:
             which = "re-authentication" if self._login is not None else "authentication"
-            told = (
+            client_message = (
                 f"Authentication failed during {which} due to invalid credentials with SASL"
                 f" mechanism {self._mechanism}"
             )
         answer = SaslAuthenticateResponse(
-            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told, auth_bytes=b""
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            error_message=client_message,
+            auth_bytes=b"",
         )
         return self._failed(reason, answer, user)
 

@@ -1,10 +1,11 @@
 """What the mechanisms have in common: `ServerExchange`, and how it ends.
 
 Rules
-1. An exchange serves one login. It is done when `login` is there; nobody is anybody before.
-2. A failure says why in two forms: `reason` for the log of this node, and `told`, what the client
-   may know. Without the latter it learns only that its credentials are invalid: whether a
-   user exists is nobody's business.
+1. An exchange serves one login. It is done when `login` is there; until then the client is
+   not authenticated.
+2. A failure says why in two forms: `reason` for the log of this node, and `client_message`
+   for the client, which without it learns only that its credentials are invalid: it is not to
+   find out whether a user exists.
 
 Called by: `authentication`.
 """
@@ -30,10 +31,12 @@ class AuthenticatedUser(NamedTuple):
 class LoginFailed(Exception):
     """The client has not shown who it is."""
 
-    def __init__(self, reason: str, told: str | None = None, user: str | None = None) -> None:
+    def __init__(
+        self, reason: str, client_message: str | None = None, user: str | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.told = told
+        self.client_message = client_message
         self.user = user
 
 

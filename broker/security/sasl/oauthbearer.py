@@ -66,9 +66,9 @@ class BearerExchange:
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         """Check the token."""
         if self._refusal is not None:
-            reason, told = self._refusal
+            reason, client_message = self._refusal
             if response == ERROR_TAKEN:
-                raise LoginFailed(reason, told)
+                raise LoginFailed(reason, client_message)
             raise RemoteProtocolError("the client goes on after its token was refused")
         message = parse_bearer(response)
         for name, value in message.extensions.items():

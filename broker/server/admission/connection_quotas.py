@@ -106,13 +106,13 @@ class ConnectionQuotas:
         self._pace.rate = limits.max_connection_creation_rate
         for name, pace in self._pace_of.items():
             pace.rate = limits.rate_of_listener.get(name, UNLIMITED)
-        self._tell()
+        self._notify_listeners()
 
     def change(self, quotas: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Take over what addresses may as it is in the metadata now."""
         self._addresses.limits.change(quotas)
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self._listeners:
             listener.limits_changed()
 
@@ -170,7 +170,7 @@ class ConnectionQuotas:
         self._of_address[host] -= 1
         if not self._of_address[host]:
             del self._of_address[host]
-        self._tell()
+        self._notify_listeners()
 
     def _close_most_silent(self) -> None:
         """Make room for one of the protected listener (rule 3)."""

@@ -87,7 +87,7 @@ class RequestTimes:
 
 
 class SlowRequestLimit:
-    """Above what time a request is slow, and who hears of those that are.
+    """Above what time a request is slow, and where those that are get reported.
 
     Attributes:
         nanoseconds: the limit.
@@ -98,11 +98,11 @@ class SlowRequestLimit:
 
     def __init__(self) -> None:
         self.nanoseconds: float = math.inf
-        self.report: Callable[[RequestTimes, int], None] = _nobody
+        self.report: Callable[[RequestTimes, int], None] = _ignore_slow_request
 
 
-def _nobody(_times: RequestTimes, _sent: int) -> None:
-    """Nobody wants to know."""
+def _ignore_slow_request(_times: RequestTimes, _sent: int) -> None:
+    """Slow requests are not logged before `report` is set."""
 
 
 class ApiFigures:

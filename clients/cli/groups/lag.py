@@ -78,7 +78,7 @@ class GroupView:
     def rows(self) -> list[Row]:
         """A row for each partition, and for each member that reads none."""
         readers = {item: member for member in self.members for item in member.assignment}
-        nobody: Row = dict.fromkeys(("member_id", "client_id", "host", "instance_id"))
+        no_member: Row = dict.fromkeys(("member_id", "client_id", "host", "instance_id"))
         rows: list[Row] = []
         for item in sorted(readers.keys() | self.offsets.keys()):
             offset, end = self.offsets.get(item), self.ends.get(item)
@@ -91,7 +91,7 @@ class GroupView:
                     "current_offset": offset,
                     "log_end_offset": end,
                     "lag": None if offset is None or end is None else max(end - offset, 0),
-                    **(readers[item].row if item in readers else nobody),
+                    **(readers[item].row if item in readers else no_member),
                 }
             )
         nothing = dict.fromkeys(("topic", "partition", "current_offset", "log_end_offset", "lag"))

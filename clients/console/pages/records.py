@@ -130,7 +130,7 @@ class SearchStream(Response):
             nursery.cancel_scope.cancel()
 
     async def _search(self, send: Send) -> None:
-        async def tell(event: str, data: object) -> None:
+        async def send_event(event: str, data: object) -> None:
             body = f"event: {event}\ndata: {json.dumps(data)}\n\n".encode()
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
@@ -138,16 +138,18 @@ class SearchStream(Response):
             for start in range(0, len(found), _ROWS_PER_EVENT):
                 some = found[start : start + _ROWS_PER_EVENT]
                 shown = [reading.shown_record(each, self._query.form) for each in some]
-                await tell("found", self._row.render(records=shown, link=link, form=""))
+                await send_event("found", self._row.render(records=shown, link=link, form=""))
 
         async def on_progress(progress: reading.SearchProgress) -> None:
-            await tell("progress", asdict(progress))
+            await send_event("progress", asdict(progress))
 
         console = self._console
         try:
             console.searches.acquire_nowait()
         except trio.WouldBlock:
-            await tell("failed", f"{MAX_SEARCHES} searches are running: try again when one ends")
+            await send_event(
+                "failed", f"{MAX_SEARCHES} searches are running: try again when one ends"
+            )
             return
         try:
             done = await reading.search(
@@ -157,9 +159,9 @@ class SearchStream(Response):
             sentence = explain(innermost(error))
             if sentence is None:
                 raise
-            await tell("failed", sentence)
+            await send_event("failed", sentence)
         else:
-            await tell("done", asdict(done))
+            await send_event("done", asdict(done))
         finally:
             console.searches.release()
 

@@ -303,7 +303,7 @@ class ClassicMember:
                 await self._beat(request)
             if membership.session_is_over(_now_ms()):
                 self._coordinator.forget()
-                membership.liveness.heard(_now_ms())
+                membership.liveness.coordinator_seen(_now_ms())
 
     async def _beat(self, request: HeartbeatRequest) -> None:
         membership = self.membership

@@ -32,7 +32,7 @@ from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import ListenerCalls, RebalanceListener
 from kraftrio.clients.consumer.members.epoch_standing import EpochStanding
-from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
+from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeatRequests
 from kraftrio.clients.errors import KafkaClientError, UnsupportedVersionError
 from kraftrio.clients.group_coordinator import GroupCoordinator
 from kraftrio.clients.heartbeat_member.member import (
@@ -42,7 +42,7 @@ from kraftrio.clients.heartbeat_member.member import (
     Reconcile,
 )
 from kraftrio.clients.heartbeat_member.member_id import new_member_id
-from kraftrio.clients.heartbeat_member.states import MemberState
+from kraftrio.clients.heartbeat_member.states import HeartbeatMemberState
 from kraftrio.wire.messages.groups import ConsumerGroupHeartbeatResponse
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class EpochMember:
     ) -> None:
         group_id = coordinator.group_id
         self._listener = ListenerCalls(calls.fail)
-        self._heartbeats = ConsumerHeartbeats.of(group_id, config)
+        self._heartbeats = ConsumerHeartbeatRequests.of(group_id, config)
         self._member = HeartbeatMember(
             f"the group {group_id!r}",
             new_member_id(rng),
@@ -108,7 +108,10 @@ class EpochMember:
     def want_topics(self, topics: Iterable[str]) -> None:
         """Want these topics, with the listener as it is."""
         wanted = frozenset(topics)
-        if wanted != self._heartbeats.topics or self._member.state is MemberState.UNSUBSCRIBED:
+        if (
+            wanted != self._heartbeats.topics
+            or self._member.state is HeartbeatMemberState.UNSUBSCRIBED
+        ):
             self._heartbeats.topics = wanted
         self._cluster.set_topics(wanted)
         self._member.subscribe()
@@ -116,9 +119,9 @@ class EpochMember:
 
     def polled(self) -> None:
         """The application polls."""
-        is_away = self._member.state in (MemberState.STALE, MemberState.FENCED)
+        is_away = self._member.state in (HeartbeatMemberState.STALE, HeartbeatMemberState.FENCED)
         self._member.polled(_now_ms())
-        if is_away or self._member.state is MemberState.UNSUBSCRIBED:
+        if is_away or self._member.state is HeartbeatMemberState.UNSUBSCRIBED:
             self.wake()
 
     def recover(self) -> None:
@@ -128,7 +131,7 @@ class EpochMember:
 
     def metadata_changed(self) -> None:
         """Topics of the assignment may have names now."""
-        if self._member.state is MemberState.RECONCILING:
+        if self._member.state is HeartbeatMemberState.RECONCILING:
             self._wake.set()
 
     def wake(self) -> None:
@@ -226,7 +229,7 @@ class EpochMember:
             if request is None:
                 # A deadline that has only just been reached is not past yet.
                 await trio.sleep(0.001)
-            elif member.state is MemberState.STALE:
+            elif member.state is HeartbeatMemberState.STALE:
                 self._turnstile.notify()
                 self._wake.set()
                 await self._coordinator.leave(request)

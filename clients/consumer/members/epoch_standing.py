@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 from kraftrio.clients.errors import KafkaClientError
 from kraftrio.clients.group_offsets import NO_GENERATION, GroupMetadata
 from kraftrio.clients.heartbeat_member.member import JOIN_EPOCH, HeartbeatMember
-from kraftrio.clients.heartbeat_member.states import MemberState
+from kraftrio.clients.heartbeat_member.states import HeartbeatMemberState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 
@@ -62,7 +62,7 @@ class EpochStanding:
     @property
     def is_rebalancing(self) -> bool:
         """Whether the member is on its way into the group, or back into it."""
-        return self._member.state in (MemberState.JOINING, MemberState.FENCED)
+        return self._member.state in (HeartbeatMemberState.JOINING, HeartbeatMemberState.FENCED)
 
     def tenure(self, partitions: Iterable[TopicPartition]) -> Hashable:
         """Return what stays equal as long as a commit of these partitions is the member's."""

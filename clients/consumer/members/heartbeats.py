@@ -31,7 +31,7 @@ class _LastSent:
 
 
 @dataclass(slots=True)
-class ConsumerHeartbeats:
+class ConsumerHeartbeatRequests:
     """See the module.
 
     Attributes:
@@ -49,7 +49,7 @@ class ConsumerHeartbeats:
     _last_sent: _LastSent = field(default_factory=_LastSent)
 
     @classmethod
-    def of(cls, group_id: str, config: ConsumerConfig) -> ConsumerHeartbeats:
+    def of(cls, group_id: str, config: ConsumerConfig) -> ConsumerHeartbeatRequests:
         """Make those of a consumer's member."""
         return cls(
             group_id,

@@ -3,8 +3,8 @@
 Rules:
 1. A member whose application has not polled for max_poll_interval_ms leaves the group: nobody works
    on what it is assigned. Before the first poll nobody joins.
-2. A heartbeat follows each heartbeat_interval_ms after the coordinator was heard of last.
-3. A coordinator that was not heard of for session_timeout_ms must be another one.
+2. A heartbeat follows each heartbeat_interval_ms after the last sign of life of the coordinator.
+3. A coordinator that has been silent for session_timeout_ms must be looked up again.
 
 Sans-IO: time comes in as milliseconds. Called by: `membership`, `group`.
 """
@@ -23,7 +23,7 @@ class Liveness:
         self.next_heartbeat_ms = 0.0
         self._config = config
         self._polled_at_ms = -math.inf
-        self._heard_at_ms = 0.0
+        self._seen_at_ms = 0.0
 
     def polled(self, now_ms: float) -> None:
         """The application polls."""
@@ -38,13 +38,13 @@ class Liveness:
         """Whether the application has stayed away too long."""
         return now_ms > self.poll_deadline_ms
 
-    def heard(self, now_ms: float) -> None:
+    def coordinator_seen(self, now_ms: float) -> None:
         """The coordinator has answered a heartbeat, or is one that was looked up again."""
-        self._heard_at_ms = now_ms
+        self._seen_at_ms = now_ms
 
     def joined(self, now_ms: float) -> None:
         """The coordinator has answered a JoinGroup or SyncGroup: that counts as a heartbeat."""
-        self._heard_at_ms = now_ms
+        self._seen_at_ms = now_ms
         self.heartbeat_sent(now_ms)
 
     def heartbeat_sent(self, now_ms: float) -> None:
@@ -56,5 +56,5 @@ class Liveness:
         self.next_heartbeat_ms = now_ms + self._config.retry_backoff_ms
 
     def session_is_over(self, now_ms: float) -> bool:
-        """Whether the coordinator was not heard of for a whole session."""
-        return now_ms - self._heard_at_ms > self._config.session_timeout_ms
+        """Whether the coordinator has been silent for a whole session."""
+        return now_ms - self._seen_at_ms > self._config.session_timeout_ms

@@ -391,9 +391,9 @@ class Membership:
     def heartbeat_answered(self, request: HeartbeatRequest, code: ErrorCode, now_ms: float) -> bool:
         """Take note of a heartbeat's answer; False: another coordinator must be found."""
         if code == ErrorCode.NONE:
-            self.liveness.heard(now_ms)
+            self.liveness.coordinator_seen(now_ms)
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.liveness.heard(now_ms)
+            self.liveness.coordinator_seen(now_ms)
             if self.state is ClassicMemberState.STABLE:
                 self._rejoin.request("group is already rebalancing")
         elif code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):

@@ -66,7 +66,7 @@ def upright_bars(
         y = _TOP + _PLOT_HEIGHT - height
         parts.append(
             f'<rect class="{css}" x="{x + step * 0.1:.1f}" y="{y:.1f}" width="{step * 0.8:.1f}"'
-            f' height="{height:.1f}"><title>{_told(point)}</title></rect>'
+            f' height="{height:.1f}"><title>{_tooltip(point)}</title></rect>'
         )
         if index % every == 0:
             parts.append(_text(x + step / 2, _TOP + _PLOT_HEIGHT + 14, point.label, "middle"))
@@ -85,7 +85,7 @@ def lying_bars(points: Sequence[DataPoint], unit: str) -> str:
         parts += [
             _text(0, y + 12, point.label, "start"),
             f'<rect class="bar" x="0" y="{y + 17}" width="{length:.1f}" height="11">'
-            f"<title>{_told(point)}</title></rect>",
+            f"<title>{_tooltip(point)}</title></rect>",
             _text(length + 5, y + 27, f"{point.value:.1f} {unit}", "start"),
         ]
     return _svg(len(points) * row + 4, parts)
@@ -103,7 +103,7 @@ def line(points: Sequence[DataPoint], x_title: str) -> str:
     parts = [*_grid(ticks), f'<polyline class="line" points="{path}"/>']
     parts += [
         f'<circle class="bar" cx="{x:.1f}" cy="{y:.1f}" r="3">'
-        f"<title>{_told(point)}</title></circle>"
+        f"<title>{_tooltip(point)}</title></circle>"
         for (x, y), point in zip(places, points, strict=True)
         if len(points) <= 60
     ]
@@ -131,7 +131,7 @@ def _grid(ticks: Sequence[float]) -> list[str]:
     return parts
 
 
-def _told(point: DataPoint) -> str:
+def _tooltip(point: DataPoint) -> str:
     reported = f"{point.label}: {point.value:,.1f}"
     return escape(f"{reported} ({point.note})" if point.note else reported)
 

@@ -14,8 +14,8 @@ from kraftrio.broker.replica.partition import Partition
 from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.testing.explaining.evidence import Evidence
 from kraftrio.testing.explaining.exchanges import Exchanges
-from kraftrio.testing.explaining.lines import told
-from kraftrio.testing.node_trace import Trace
+from kraftrio.testing.explaining.lines import lines_of
+from kraftrio.testing.node_trace import NodeTrace
 from kraftrio.testing.simulation.cluster import SimCluster
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.story import Event, events_of
@@ -37,7 +37,7 @@ def story_of(
     asked: Iterable[Event] = ()
     if cluster is not None and exchanges is not None:
         nodes = {node_id: each.node for node_id, each in cluster.nodes.items()}
-        asked = told(exchanges, _topic_names(nodes, exchanges))
+        asked = lines_of(exchanges, _topic_names(nodes, exchanges))
     return _in_order(_traced(world, packets=packets), asked)
 
 
@@ -74,7 +74,7 @@ def of_world(world: World, cluster: SimCluster, exchanges: Exchanges | None) -> 
     topic_names = _topic_names(nodes, exchanges)
     is_whole = exchanges.is_whole and world.trace.count == len(world.trace.newest)
     return Evidence(
-        _in_order(_traced(world), told(exchanges, topic_names)),
+        _in_order(_traced(world), lines_of(exchanges, topic_names)),
         list(exchanges),
         topic_names,
         _images(nodes),
@@ -83,11 +83,11 @@ def of_world(world: World, cluster: SimCluster, exchanges: Exchanges | None) -> 
     )
 
 
-def of_nodes(nodes: Mapping[int, Node | None], trace: Trace, exchanges: Exchanges) -> Evidence:
+def of_nodes(nodes: Mapping[int, Node | None], trace: NodeTrace, exchanges: Exchanges) -> Evidence:
     """Everything that happened to nodes with real sockets so far."""
     topic_names = _topic_names(nodes, exchanges)
     return Evidence(
-        _in_order(events_of(trace.newest), told(exchanges, topic_names)),
+        _in_order(events_of(trace.newest), lines_of(exchanges, topic_names)),
         list(exchanges),
         topic_names,
         _images(nodes),

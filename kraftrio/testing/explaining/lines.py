@@ -19,8 +19,8 @@ from kraftrio.wire.records.batch import iter_headers
 TopicNames = Mapping[bytes, str]
 _KIND = "asks"
 _OF_TESTS = frozenset({ApiKey.PRODUCE, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
-# Told: what changes something, or gives a program its position.
-_TOLD = _OF_TESTS | {
+# What changes something, or gives a program its position.
+_OF_PROGRAMS = _OF_TESTS | {
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,
     ApiKey.LIST_OFFSETS,
@@ -42,12 +42,12 @@ _LISTS = ("partition_data", "partition_responses", "partitions", "partition_inde
 _OFFSETS = ("committed_offset", "base_offset", "fetch_offset", "offset", "low_watermark")
 
 
-def told(exchanges: Iterable[Exchange], topic_names: TopicNames) -> list[Event]:
+def lines_of(exchanges: Iterable[Exchange], topic_names: TopicNames) -> list[Event]:
     """The lines of what a reader of the story wants to know."""
     return [
         line_of(exchange, topic_names)
         for exchange in exchanges
-        if exchange.api_key in (_OF_TESTS if exchange.machine == LOOKER else _TOLD)
+        if exchange.api_key in (_OF_TESTS if exchange.machine == LOOKER else _OF_PROGRAMS)
     ]
 
 
@@ -126,7 +126,7 @@ def _outcome(exchange: Exchange, topic_names: TopicNames) -> str:
     if error:
         text = ErrorCode(error).name
     else:
-        told_places = [text for text in _places(answer, topic_names) if "=" in text or " " in text]
-        text = " ".join(told_places) or "done"
+        places = [text for text in _places(answer, topic_names) if "=" in text or " " in text]
+        text = " ".join(places) or "done"
     lost = "" if exchange.arrived_s is not None else ", but the answer was lost"
     return f"{text} after {1000 * (exchange.answered_s - exchange.sent_s):.0f} ms{lost}"

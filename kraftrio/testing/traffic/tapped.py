@@ -72,7 +72,7 @@ class TappedSocket(Talk):
         self._traffic = traffic
         self._port = port  # that its peer has connected from
         self._inward, self._outward = _Way(), _Way()
-        self._is_told = True  # its frames are; until the peer turns out to be a node
+        self._is_reported = True  # its frames are; until the peer turns out to be a node
         self._inbox = b""  # read, and not taken yet
         self._lost_id: int | None = None  # the request whose answer is lost, and all after it
         self._breaks_after_s = 0.0
@@ -108,7 +108,7 @@ class TappedSocket(Talk):
         view = memoryview(data).cast("B")
         is_lost = self._lost_id is not None
         count = len(view) if is_lost else self.sock.send(view)
-        if self._is_told:
+        if self._is_reported:
             for frame in self._outward.cutter.cut(bytes(view[:count])):
                 self._traffic.notify(self._traffic.on_answered, self, frame)
                 if not is_lost:
@@ -215,8 +215,8 @@ class TappedSocket(Talk):
     def _look_inward(self, chunk: bytes) -> None:
         self._recognize_node()
         if self.machine in self._traffic.node_names:
-            self._is_told = False
-        if not self._is_told:
+            self._is_reported = False
+        if not self._is_reported:
             return
         cutter = self._inward.cutter
         for frame in cutter.cut(chunk):
@@ -227,7 +227,7 @@ class TappedSocket(Talk):
             self._traffic.notify(self._traffic.on_reached, self, frame)
         if cutter.wanted_bytes > _LARGEST_FRAME_BYTES:  # TLS, or nothing of Kafka's
             self.machine = self.machine or PROGRAM
-            self._is_told = False
+            self._is_reported = False
             self._inward, self._outward = _Way(), _Way()
 
 

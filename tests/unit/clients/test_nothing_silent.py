@@ -56,7 +56,7 @@ async def test_a_broker_that_is_not_where_the_cluster_says(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bootstrap server answers, and names an address that this machine cannot use."""
-    monkeypatch.setattr("kraftrio.clients.cluster._TELL_AFTER_S", 0.1)
+    monkeypatch.setattr("kraftrio.clients.cluster._REPORT_AFTER_S", 0.1)
     async with fake_cluster(2) as fake:
         fake.add_topic("t", [2])
         bootstrap = f"127.0.0.1:{fake.nodes[1].port}"
@@ -75,7 +75,7 @@ async def test_a_topic_that_does_not_exist(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer raises after max_block_ms; a consumer waits for it to come. Both tell."""
-    monkeypatch.setattr("kraftrio.clients.metadata_fetcher._TELL_AFTER_S", 0.1)
+    monkeypatch.setattr("kraftrio.clients.metadata_fetcher._REPORT_AFTER_S", 0.1)
     async with fake_cluster() as fake:
         async with Producer(fake.bootstrap, max_block_ms=400, **QUICK) as producer:
             with pytest.raises(UnknownTopicOrPartitionError, match="topic 'u' is not there"):

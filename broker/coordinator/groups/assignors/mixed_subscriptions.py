@@ -20,7 +20,7 @@ from kraftrio.broker.coordinator.groups.assignors.spec import (
     topic_id_order,
 )
 
-_NOBODY = -1
+_NO_OWNER = -1
 _MOST_ROUNDS = 16
 
 
@@ -35,7 +35,7 @@ class MixedSubscriptions:
             for topic_id in spec.members[member_id].subscribed_topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(member)
         self._owners = {
-            topic_id: [_NOBODY] * spec.partition_count(topic_id) for topic_id in self._subscribers
+            topic_id: [_NO_OWNER] * spec.partition_count(topic_id) for topic_id in self._subscribers
         }
         self._counts = [0] * len(self._member_ids)  # of the partitions of each member
         self._loads = _Loads(self._counts)
@@ -45,7 +45,7 @@ class MixedSubscriptions:
         if not self._subscribers:
             return {}
         self._keep()
-        free = [topic_id for topic_id, owners in self._owners.items() if _NOBODY in owners]
+        free = [topic_id for topic_id, owners in self._owners.items() if _NO_OWNER in owners]
         for topic_id in self._by_choice(free):
             self._hand_out(topic_id)
         shared = [topic_id for topic_id, members in self._subscribers.items() if len(members) > 1]
@@ -76,7 +76,7 @@ class MixedSubscriptions:
         owners = self._owners[topic_id]
         self._loads.start(self._subscribers[topic_id])
         for partition, owner in enumerate(owners):
-            if owner == _NOBODY:
+            if owner == _NO_OWNER:
                 owners[partition] = member = self._loads.next_least()
                 self._counts[member] += 1
 

@@ -55,7 +55,7 @@ from kraftrio.broker.coordinator.groups.modern.replay import (
     storing_target,
 )
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode
@@ -99,7 +99,7 @@ class ConsumerGroups:
         self,
         registry: GroupRegistry,
         properties: GroupProperties,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         deadlines: DeadlineQueue,
         new_uuid: Callable[[], str],
         metadata: MetadataCache,

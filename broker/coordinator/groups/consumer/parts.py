@@ -12,7 +12,7 @@ from kraftrio.broker.coordinator.groups.consumer.state.subscriptions import Subs
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.metadata.cache import MetadataCache
 
 
@@ -28,7 +28,7 @@ class Parts:
 
     registry: GroupRegistry
     properties: GroupProperties
-    settings: GroupSettings
+    settings: GroupSettingsPort
     metadata: MetadataCache
     hashes: TopicHashes
     times: HeartbeatTimes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupSettingsPort
 from kraftrio.broker.metadata.cache import MetadataCache
 
 _MAX_KEPT = 100_000  # groups
@@ -34,7 +34,7 @@ class HeartbeatTimes:
 
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         metadata: MetadataCache,
         *,
         session_timeout: str,

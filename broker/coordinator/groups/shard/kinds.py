@@ -12,7 +12,7 @@ from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindDirectory
 from kraftrio.broker.coordinator.groups.share.groups import ShareGroups
 from kraftrio.broker.coordinator.groups.share.ports import StateInitializer
@@ -22,7 +22,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 
 def group_kinds(
     properties: GroupProperties,
-    settings: GroupSettings,
+    settings: GroupSettingsPort,
     new_uuid: Callable[[], str],
     metadata: MetadataCache,
     initializer: StateInitializer,

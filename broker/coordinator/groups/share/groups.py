@@ -27,7 +27,7 @@ from kraftrio.broker.coordinator.groups.modern.replay import (
     storing_member,
 )
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.share.group import ShareGroup
 from kraftrio.broker.coordinator.groups.share.heartbeats import ShareHeartbeats, StatesWanted
 from kraftrio.broker.coordinator.groups.share.member import ShareMember
@@ -97,7 +97,7 @@ class ShareGroups:
         self,
         registry: GroupRegistry,
         properties: GroupProperties,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         deadlines: DeadlineQueue,
         metadata: MetadataCache,
         times: HeartbeatTimes,

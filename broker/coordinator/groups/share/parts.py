@@ -10,7 +10,7 @@ from kraftrio.broker.coordinator.groups.assignors.spec import Assignor
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.share.group import SHARE_GROUP_TYPE, ShareGroup
 from kraftrio.broker.coordinator.groups.share.records import states_record
 from kraftrio.broker.coordinator.groups.share.state_progress import StateProgress, TopicProgress
@@ -34,7 +34,7 @@ class ShareParts:
 
     registry: GroupRegistry
     properties: GroupProperties
-    settings: GroupSettings
+    settings: GroupSettingsPort
     metadata: MetadataCache
     hashes: TopicHashes
     deadlines: DeadlineQueue

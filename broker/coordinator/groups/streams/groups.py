@@ -17,7 +17,7 @@ from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.heartbeats import (
     HeartbeatResult,
@@ -69,7 +69,7 @@ class StreamsGroups:
         self,
         registry: GroupRegistry,
         properties: GroupProperties,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         deadlines: DeadlineQueue,
         metadata: MetadataCache,
         times: HeartbeatTimes,

@@ -22,7 +22,7 @@ from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.records import group_tombstone
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
-from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.streams.assignors.sticky import StickyTaskAssignor
 from kraftrio.broker.coordinator.groups.streams.endpoints import partitions_by_endpoint
 from kraftrio.broker.coordinator.groups.streams.group_state import STREAMS_GROUP_TYPE, StreamsGroup
@@ -111,7 +111,7 @@ class StreamsHeartbeats:
         self,
         registry: GroupRegistry,
         properties: GroupProperties,
-        settings: GroupSettings,
+        settings: GroupSettingsPort,
         topics: GroupTopics,
         deadlines: MemberDeadlines,
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
-from kraftrio.broker.coordinator.groups.properties import GroupSettings
+from kraftrio.broker.coordinator.groups.properties import GroupSettingsPort
 from kraftrio.broker.coordinator.groups.streams.member import StreamsMember
 from kraftrio.broker.coordinator.outcome import Now
 
@@ -28,7 +28,7 @@ class MemberDeadlines:
     """
 
     def __init__(
-        self, deadlines: DeadlineQueue, settings: GroupSettings, times: HeartbeatTimes
+        self, deadlines: DeadlineQueue, settings: GroupSettingsPort, times: HeartbeatTimes
     ) -> None:
         self.times = times
         self._deadlines = deadlines

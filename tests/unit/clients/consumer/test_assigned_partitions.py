@@ -8,8 +8,8 @@ from kraftrio.clients.consumer.assigned_partitions import AssignedPartitions
 from kraftrio.clients.consumer.config import OffsetReset, ResetTo
 from kraftrio.clients.consumer.partition import (
     AssignedPartition,
+    BufferedAnswer,
     Chunk,
-    FetchAnswer,
     FetchFailure,
     FetchStatus,
     Position,
@@ -56,7 +56,7 @@ class Context:
         *spans: tuple[int, int],
         of: TopicPartition = T0,
         until: int | None = None,
-        answer: FetchAnswer | None = None,
+        answer: BufferedAnswer | None = None,
         epoch: int = 3,
         last_epoch: int | None = None,
     ) -> None:
@@ -138,7 +138,7 @@ def test_room_is_for_two_answers() -> None:
 def test_answers_are_counted_while_any_part_is_left() -> None:
     """Their memory is one."""
     context = Context()
-    answer = FetchAnswer(7, 1_000)
+    answer = BufferedAnswer(7, 1_000)
     context.answer((0, 4), answer=answer)
     context.answer((0, 4), of=T1, answer=answer)
     assert context.state.buffer.buffered_bytes(7) == 1_000
@@ -147,10 +147,10 @@ def test_answers_are_counted_while_any_part_is_left() -> None:
     assert context.state.buffer.buffered_bytes(7) == 1_000
     assert context.take() is None
     assert context.state.buffer.buffered_bytes(7) == 0
-    context.answer((5, 9), answer=FetchAnswer(7, 500))
+    context.answer((5, 9), answer=BufferedAnswer(7, 500))
     context.state.seek(context.of(), Position(0), validate=False)
     assert context.state.buffer.buffered_bytes(7) == 0
-    context.answer((0, 4), answer=FetchAnswer(7, 500))
+    context.answer((0, 4), answer=BufferedAnswer(7, 500))
     context.state.assign([T1])
     assert context.state.buffer.buffered_bytes(7) == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftrio.clients.consumer.partition import Chunk, FetchAnswer, FetchFailure, Position
+from kraftrio.clients.consumer.partition import BufferedAnswer, Chunk, FetchFailure, Position
 from kraftrio.clients.errors import OffsetOutOfRangeError
 from tests.unit.clients.consumer.test_assigned_partitions import T0, T1, Context
 
@@ -42,7 +42,7 @@ def test_an_answer_is_in_memory_until_its_last_chunk_is_finished() -> None:
     fetched = Fetched()
     room: list[int] = []
     fetched.state.buffer.on_room = lambda: room.append(fetched.state.buffer.buffered_bytes(7))
-    answer = FetchAnswer(7, 1_000)
+    answer = BufferedAnswer(7, 1_000)
     fetched.answer((0, 4), answer=answer)
     fetched.answer((0, 4), of=T1, answer=answer)
     assert fetched.state.buffer.buffered_bytes(7) == 1_000
@@ -96,7 +96,7 @@ def test_the_position_behind_what_is_skipped_has_its_leader_epoch() -> None:
 
 def test_what_is_dropped_frees_its_memory() -> None:
     fetched = Fetched()
-    fetched.answer((0, 4), answer=FetchAnswer(7, 500))
+    fetched.answer((0, 4), answer=BufferedAnswer(7, 500))
     fetched.state.buffer.drop(fetched.of(T0))
     assert fetched.state.buffer.buffered_bytes(7) == 0
     assert fetched.taken() is None

@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 from kraftrio.base.backoff import ExponentialBackoff
-from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
+from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeatRequests
 from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Idle, Lose, Reconcile
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import (
@@ -29,10 +29,12 @@ NAMES = {A: "a", B: "b"}
 
 def core(
     member_id: str = "m", *, topics: str = "a", names: dict[bytes, str] | None = None, **kwargs: Any
-) -> tuple[HeartbeatMember, ConsumerHeartbeats]:
+) -> tuple[HeartbeatMember, ConsumerHeartbeatRequests]:
     """Make a member that has subscribed and polled."""
     instance_id = kwargs.pop("instance_id", None)
-    heartbeats = ConsumerHeartbeats(GROUP, instance_id, None, 300_000, None, frozenset(topics))
+    heartbeats = ConsumerHeartbeatRequests(
+        GROUP, instance_id, None, 300_000, None, frozenset(topics)
+    )
     known = NAMES if names is None else names
     member = HeartbeatMember(
         "the group 'g'",

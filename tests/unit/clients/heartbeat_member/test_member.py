@@ -15,7 +15,7 @@ from kraftrio.clients.errors import (
     UnsupportedAssignorError,
 )
 from kraftrio.clients.heartbeat_member.member import HeartbeatMember, Idle, Lose, Reconcile
-from kraftrio.clients.heartbeat_member.states import MemberState
+from kraftrio.clients.heartbeat_member.states import HeartbeatMemberState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.groups import ConsumerGroupHeartbeatRequest
 from kraftrio.wire.primitives import TopicPartition
@@ -57,7 +57,7 @@ def stable() -> HeartbeatMember:
     member.heartbeat_answered(beat(member, 0), answer(1, {A: [0, 1]}), 0)
     reconcile(member)
     member.heartbeat_answered(beat(member, 0), answer(1), 0)
-    assert member.state is MemberState.STABLE
+    assert member.state is HeartbeatMemberState.STABLE
     return member
 
 
@@ -126,14 +126,14 @@ def test_heartbeats_go_on_while_the_application_does_not_poll() -> None:
     member.reconciled(step)
     told = beat(member, 2 * INTERVAL_MS)
     assert told.topic_partitions is not None and told.topic_partitions[0].partitions == [1]
-    assert member.state is MemberState.RECONCILING
+    assert member.state is HeartbeatMemberState.RECONCILING
     assert reconcile(member).added == parts("a", 5)
 
 
 def test_an_assignment_that_is_what_it_owns_needs_no_reconciling() -> None:
     member = stable()
     member.heartbeat_answered(beat(member, INTERVAL_MS), answer(2, {A: [0, 1]}), INTERVAL_MS)
-    assert member.step(0) == Idle() and member.state is MemberState.STABLE
+    assert member.step(0) == Idle() and member.state is HeartbeatMemberState.STABLE
     assert member.member_epoch == 2
 
 
@@ -150,7 +150,7 @@ def test_topics_without_a_name_wait_for_metadata() -> None:
     assert reconcile(member).added == parts("b", 0)
     told = beat(member, 0)
     assert told.topic_partitions is not None and len(told.topic_partitions) == 2
-    assert member.state is MemberState.STABLE
+    assert member.state is HeartbeatMemberState.STABLE
 
 
 def test_a_topic_that_was_re_created_is_another_one() -> None:
@@ -262,7 +262,7 @@ def test_answers_to_what_was_asked_before_are_ignored() -> None:
     assert member.member_epoch == 1
     member.leave()
     member.heartbeat_failed(request, INTERVAL_MS)
-    assert member.state is MemberState.UNSUBSCRIBED
+    assert member.state is HeartbeatMemberState.UNSUBSCRIBED
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kraftrio.clients.share.heartbeats import ShareHeartbeats
+from kraftrio.clients.share.heartbeats import ShareHeartbeatRequests
 
 
 def test_topics_are_told_when_they_are_news() -> None:
-    heartbeats = ShareHeartbeats("g", "r", frozenset({"b", "a"}))
+    heartbeats = ShareHeartbeatRequests("g", "r", frozenset({"b", "a"}))
     first = heartbeats.make("m", 0, None)
     assert (first.group_id, first.member_id, first.member_epoch) == ("g", "m", 0)
     assert (first.rack_id, first.subscribed_topic_names) == ("r", ["a", "b"])

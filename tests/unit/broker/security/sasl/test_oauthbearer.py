@@ -44,7 +44,7 @@ def test_a_refused_token_fails_the_exchange(token: str, told: bytes) -> None:
     assert exchange.evaluate(say(token), 0) == told
     with pytest.raises(LoginFailed) as refused:
         exchange.evaluate(b"\x01", 0)
-    assert (refused.value.told, exchange.login) == (told.decode(), None)
+    assert (refused.value.client_message, exchange.login) == (told.decode(), None)
 
 
 def test_a_client_that_goes_on_after_its_token_was_refused() -> None:
@@ -58,4 +58,4 @@ def test_a_client_that_goes_on_after_its_token_was_refused() -> None:
 def test_a_user_acts_for_itself_only() -> None:
     with pytest.raises(LoginFailed) as refused:
         BearerExchange(OneToken()).evaluate(say("good", "bob"), 0)
-    assert "(bob)" in str(refused.value.told)
+    assert "(bob)" in str(refused.value.client_message)

@@ -26,7 +26,7 @@ def test_others_are_not(message: str) -> None:
     with pytest.raises(LoginFailed) as refused:
         exchange.evaluate(message.encode(), 0)
     assert exchange.login is None
-    assert refused.value.told is not None
-    assert "secret" not in refused.value.told + refused.value.reason
+    assert refused.value.client_message is not None
+    assert "secret" not in refused.value.client_message + refused.value.reason
     if message.startswith("\0"):
-        assert refused.value.told == "Authentication failed: Invalid username or password"
+        assert refused.value.client_message == "Authentication failed: Invalid username or password"

@@ -60,7 +60,7 @@ def test_a_wrong_password_is_refused() -> None:
     final = client.final(server.evaluate(client.first(), 0))
     with pytest.raises(LoginFailed) as refused:
         server.evaluate(final, 0)
-    assert (refused.value.told, refused.value.user, server.login) == (None, "alice", None)
+    assert (refused.value.client_message, refused.value.user, server.login) == (None, "alice", None)
     with pytest.raises(RemoteProtocolError):
         server.evaluate(final, 0)
     assert server.login is None
@@ -71,7 +71,7 @@ def test_a_user_without_a_usable_credential_is_refused(user: str) -> None:
     server = exchange()
     with pytest.raises(LoginFailed) as refused:
         server.evaluate(ScramTestClient(SHA_256, user, "pw").first(), 0)
-    assert refused.value.told is None
+    assert refused.value.client_message is None
 
 
 def test_librdkafka_names_its_nonce_twice() -> None:
@@ -91,7 +91,7 @@ def test_a_user_acts_for_itself_only() -> None:
     server = exchange()
     with pytest.raises(LoginFailed) as refused:
         server.evaluate(b"n,a=bob,n=alice,r=nonce", 0)
-    assert refused.value.told is not None
+    assert refused.value.client_message is not None
 
 
 def test_a_token_lets_its_owner_in_until_it_expires() -> None:

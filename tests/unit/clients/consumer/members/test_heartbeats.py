@@ -8,14 +8,14 @@ import pytest
 
 from kraftrio.clients.config import make_config
 from kraftrio.clients.consumer.config import ConsumerConfig
-from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeats
+from kraftrio.clients.consumer.members.heartbeats import ConsumerHeartbeatRequests
 
 A, B = b"a" * 16, b"b" * 16
 
 
-def made(**settings: Any) -> ConsumerHeartbeats:
+def made(**settings: Any) -> ConsumerHeartbeatRequests:
     config = make_config(ConsumerConfig, "localhost:1", {"group_id": "g", **settings})
-    heartbeats = ConsumerHeartbeats.of("g", config)
+    heartbeats = ConsumerHeartbeatRequests.of("g", config)
     heartbeats.topics = frozenset({"b", "a"})
     return heartbeats
 

@@ -46,5 +46,5 @@ def test_a_session_is_over_when_nothing_was_heard_for_its_time() -> None:
     liveness.heartbeat_sent(4_000)
     assert not liveness.session_is_over(11_000), "sending is not hearing"
     assert liveness.session_is_over(11_001)
-    liveness.heard(11_001)
+    liveness.coordinator_seen(11_001)
     assert not liveness.session_is_over(21_001)

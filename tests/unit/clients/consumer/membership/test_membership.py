@@ -313,7 +313,7 @@ def test_session_is_over_when_nothing_was_heard() -> None:
     core.heartbeat_answered(request, ErrorCode.NONE, 3_000)
     assert not core.session_is_over(13_000)
     assert core.session_is_over(13_001)
-    core.liveness.heard(13_001)
+    core.liveness.coordinator_seen(13_001)
     assert not core.session_is_over(13_002)
 
 
