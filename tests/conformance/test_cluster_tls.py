@@ -136,7 +136,7 @@ def test_a_broker_with_a_wrong_certificate_cannot_join(
     found = tls_cluster.topics(topic, node_id=others[0].node_id)[0]
     assert all(outsider.node_id not in one.isr_nodes for one in found.partitions)
     lines = [line for node in others for line in node.log_text().splitlines() if refusal in line]
-    assert len(lines) < 40, "each attempt is told"
+    assert len(lines) < 40, "each attempt is logged"
     outsider.kill9()
     outsider.config = right
     tls_cluster.renew(outsider.node_id)

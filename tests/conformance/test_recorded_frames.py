@@ -142,6 +142,8 @@ def test_every_exception_is_needed() -> None:
     """The lists of exceptions name exactly what the frames hold."""
     assert not {frame["api"] for frame in FRAMES if frame["key"] not in APIS}
     assert {(frame["api"], frame["version"]) for frame in REFUSED} == set(REFUSED_VERSIONS)
-    odd = {(frame["api"], frame["version"]) for frame in READABLE if "leftoverBytes" in frame}
-    assert odd == set(LEFTOVER_BYTES)
+    with_leftovers = {
+        (frame["api"], frame["version"]) for frame in READABLE if "leftoverBytes" in frame
+    }
+    assert with_leftovers == set(LEFTOVER_BYTES)
     assert len(READABLE) > 300

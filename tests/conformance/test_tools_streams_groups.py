@@ -99,9 +99,9 @@ def test_describe(kafka: KafkaTools, application: Application) -> None:
         "3", "0", "a", "streams", "3", "process-a", "raw",
         "ACTIVE: 0:[0,1]; 1:[0,1]; TARGET-ACTIVE: 0:[0,1]; 1:[0,1];",
     ]  # fmt: skip
-    nobody = kafka.run(TOOL, "--describe", "--group", f"no-{group}", check=False)
-    assert nobody.exit_code == 1
-    assert f"Group no-{group} not found." in nobody.output
+    missing = kafka.run(TOOL, "--describe", "--group", f"no-{group}", check=False)
+    assert missing.exit_code == 1
+    assert f"Group no-{group} not found." in missing.output
 
 
 def test_a_group_at_work_is_left_alone(kafka: KafkaTools, application: Application) -> None:

@@ -139,7 +139,7 @@ class Command:
                 self.lines.append(line.rstrip("\n"))
 
     def wait_for(self, wanted: list[str]) -> bool:
-        """Wait until the lines are there; tell whether they came."""
+        """Wait until the lines are there; return whether they came."""
         deadline = time.monotonic() + DEADLINE_S
         while not fits(wanted, list(self.lines), whole=False):
             if time.monotonic() > deadline or not self._reader.is_alive():
@@ -148,13 +148,13 @@ class Command:
         return True
 
     def end(self) -> int:
-        """Wait for its end and return its status; one that does not end is ended, and told of."""
+        """Wait for its end and return its status; one that does not end is ended, and reported."""
         try:
             self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
-            told = "\n".join(self.lines)
-            raise AssertionError(f"no end within {DEADLINE_S:.0f} s of\n{told}") from None
+            output = "\n".join(self.lines)
+            raise AssertionError(f"no end within {DEADLINE_S:.0f} s of\n{output}") from None
         finally:
             self._reader.join(DEADLINE_S)
             assert self._process.stdout is not None
@@ -225,8 +225,8 @@ class Reader:
                 for line in block.text.replace("\\\n", "\\\0").splitlines():
                     typed = line.replace("\\\0", "\\\n")
                     command = self._run(typed)
-                    told = "\n".join(command.lines)
-                    assert command.end() == 0, f"line {block.line}: $ {typed}\n{told}"
+                    output = "\n".join(command.lines)
+                    assert command.end() == 0, f"line {block.line}: $ {typed}\n{output}"
             elif block.title:
                 path = self._folder / self.here(block.title).lstrip("/")
                 path = Path(self.here(block.title)) if block.title.startswith("/") else path

@@ -17,7 +17,7 @@ from tests.integration.cluster_links import Links
 
 
 @pytest.fixture(autouse=True)
-def heard_signals() -> Iterator[None]:
+def default_signals() -> Iterator[None]:
     """Let processes that tests start get SIGINT and SIGHUP, even if these are ignored (nohup)."""
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),

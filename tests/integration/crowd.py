@@ -158,16 +158,16 @@ def crowding(address: tuple[str, int], topic: str, partitions: int, *counts: int
 def main() -> None:
     host, port, topic = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     crowd = crowd_of((host, port), topic, *map(int, sys.argv[4:]))
-    is_told = False
+    is_announced = False
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         while True:
             begin = time.monotonic()
             for member in crowd:
                 member.step(time.monotonic())
-            if not is_told:
+            if not is_announced:
                 print("crowded", flush=True)
-                is_told = True
+                is_announced = True
             if selector.select(max(0.0, begin + READ_INTERVAL_S - time.monotonic())):
                 return
 

@@ -69,7 +69,7 @@ class FrameMaker:
         self.rng = rng
         self.recorded = recorded_requests(served)
         self.apis = [api for key, api in APIS.items() if key in served]
-        self.batches = odd_batches(rng)
+        self.batches = good_and_bad_batches(rng)
         self.requests: list[bytes] = []
 
     def burst(self, count: int) -> list[bytes]:
@@ -182,8 +182,8 @@ class FrameMaker:
         return rng.choice([number for number in NUMBERS if low <= number < high])
 
 
-def odd_batches(rng: random.Random) -> list[bytes]:
-    """Record batches good and bad: every codec, wrong sums, wrong counts, odd producers."""
+def good_and_bad_batches(rng: random.Random) -> list[bytes]:
+    """Record batches good and bad: every codec, wrong sums, wrong counts, impossible producers."""
     records = [Record(n, 1_700_000_000_000, b"k", b"v" * 50) for n in range(5)]
     batches = [bytes(build_batch(records, compression=codec)) for codec in Compression]
     batches.append(bytes(build_batch(records, producer_id=5, producer_epoch=0, base_sequence=0)))

@@ -190,7 +190,7 @@ def test_members_of_a_group_commit_and_are_notified_of_their_partitions(address:
                 self.calls.append("committed")
 
     listener = Listener()
-    heard: list[object] = []
+    commits: list[object] = []
     consumer: Consumer
 
     async def program() -> None:
@@ -205,8 +205,8 @@ def test_members_of_a_group_commit_and_are_notified_of_their_partitions(address:
                 await anext(consumer)
             committed = asyncio.Event()
 
-            def on_commit(*told: object) -> None:
-                heard.append(told)
+            def on_commit(*result: object) -> None:
+                commits.append(result)
                 committed.set()
 
             consumer.commit_async(callback=on_commit)
@@ -217,7 +217,7 @@ def test_members_of_a_group_commit_and_are_notified_of_their_partitions(address:
             found = (await consumer.committed([place]))[place]
             assert found is not None and found.offset == 5
         assert listener.calls == ["assigned 1", "committed"]
-        assert listener.threads == {threading.current_thread().name} and len(heard) == 1
+        assert listener.threads == {threading.current_thread().name} and len(commits) == 1
 
     run(program())
 
@@ -336,7 +336,7 @@ def test_a_share_group_works_on_records(address: str) -> None:
     async def program() -> None:
         topic = TOPIC
         group = f"share-{topic}"
-        told: list[str] = []
+        threads: list[str] = []
         async with Admin(address) as admin:
             earliest = AlterConfigOp("share.auto.offset.reset", "earliest")
             resource = ConfigResource(ConfigResourceType.GROUP, group)
@@ -345,7 +345,7 @@ def test_a_share_group_works_on_records(address: str) -> None:
         async with ShareConsumer(
             address, group_id=group, share_acknowledgement_mode="explicit"
         ) as consumer:
-            consumer.acknowledgement_callback = lambda *_: told.append(
+            consumer.acknowledgement_callback = lambda *_: threads.append(
                 threading.current_thread().name
             )
             await consumer.subscribe(topic)
@@ -363,7 +363,7 @@ def test_a_share_group_works_on_records(address: str) -> None:
                     found.accept()
             outcome = await consumer.commit()
             assert values == list(range(200)) and not any(outcome.values())
-        assert set(told) == {threading.current_thread().name}
+        assert set(threads) == {threading.current_thread().name}
 
     run(program())
 
@@ -413,8 +413,8 @@ def test_the_program_of_the_readme_runs(address: str) -> None:
     section = (ROOT / "README.md").read_text().partition("### asyncio\n")[2].partition("\n### ")[0]
     code = section.partition("```python\n")[2].partition("```")[0]
     with started(code.replace("localhost:9092", address), address) as process:
-        told, complaint = process.communicate(timeout=DEADLINE_S)
-    assert told.splitlines()[-1] == "greetings-0 at 99", complaint
+        output, errors = process.communicate(timeout=DEADLINE_S)
+    assert output.splitlines()[-1] == "greetings-0 at 99", errors
 
 
 _UNTIL_STOPPED = """

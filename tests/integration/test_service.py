@@ -61,22 +61,22 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 def test_what_a_node_reports_to_a_supervisor(tmp_path: Path) -> None:
     """READY=1 once clients are served, then WATCHDOG=1 again and again, and STOPPING=1."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(str(tmp_path / "notify"))
-        heard.settimeout(DEADLINE_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(DEADLINE_S)
         with node(
             *("start", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"),
             NOTIFY_SOCKET=str(tmp_path / "notify"),
             WATCHDOG_USEC="200000",
         ) as running:
-            while (said := heard.recv(100)) != b"READY=1":
+            while (said := manager.recv(100)) != b"READY=1":
                 assert said == b"WATCHDOG=1"  # its event loop turns already
             ready = re.match(r"kraftrio ready (\S+):(\d+) ", first_line(running))
             assert ready is not None
             socket.create_connection((ready[1], int(ready[2])), DEADLINE_S).close()
-            assert [heard.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+            assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
             running.send_signal(signal.SIGTERM)
-            while (said := heard.recv(100)) != b"STOPPING=1":
+            while (said := manager.recv(100)) != b"STOPPING=1":
                 assert said == b"WATCHDOG=1"
             assert running.wait(DEADLINE_S) == 0
 

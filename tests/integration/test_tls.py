@@ -141,11 +141,11 @@ def test_plaintext_at_a_listener_with_tls_and_the_reverse(broker: TlsBroker) -> 
             assert sock.recv(100) == b""
     assert time.monotonic() - begin < 5
 
-    def is_told(line: str) -> None:
+    def wait_for_line(line: str) -> None:
         wait_until(lambda: line in broker.log_text(), f"the line {line!r}")
 
-    is_told("listener=SSL reason=TLS: the peer does not speak TLS")
-    is_told("reason=the peer speaks TLS, and this side does not")
+    wait_for_line("listener=SSL reason=TLS: the peer does not speak TLS")
+    wait_for_line("reason=the peer speaks TLS, and this side does not")
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PEM_INLINE", "PKCS12", "JKS"])

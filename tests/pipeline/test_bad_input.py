@@ -61,7 +61,7 @@ def test_wrong_options(tmp_path: Path, arguments: tuple[str, ...], pattern: str)
 
 @pytest.mark.parametrize("name", ["ingest", "run", "report"])
 def test_help(tmp_path: Path, name: str) -> None:
-    """Each command tells of all that it takes."""
+    """The help of each command lists its options."""
     command = Pipeline("localhost:1", tmp_path).start(name, "--help").finish()
     for option in ("--bootstrap-server", "--master"):
         assert option in "\n".join(command.lines)

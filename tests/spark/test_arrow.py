@@ -56,13 +56,13 @@ def columns(batches: Sequence[bytes], *, start: int, end: int, **options: Any) -
     assert table.schema == arrow_schema(include_headers=True)
     assert set(table["topic"].to_pylist()) == {"t"}
     assert set(table["partition"].to_pylist()) == {7}
-    told = (
+    headers = (
         None if row is None else tuple((item["key"], item["value"]) for item in row)
         for row in table["headers"].to_pylist()
     )
     names = ("offset", "timestamp", "timestampType", "key", "value")
     numbers = [table[name].cast("int64") if name == "timestamp" else table[name] for name in names]
-    return list(zip(*(column.to_pylist() for column in numbers), told, strict=True))
+    return list(zip(*(column.to_pylist() for column in numbers), headers, strict=True))
 
 
 def walked(batches: Sequence[bytes], *, start: int, end: int) -> list[tuple]:  # type: ignore[type-arg]

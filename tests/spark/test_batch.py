@@ -85,8 +85,8 @@ def test_rows_are_what_was_sent(spark: Any, broker: Broker, filled_topic: str) -
     )
     assert len(found) == len(sent) == PER_CODEC * len(CODECS)
     for row, (partition, key, value, headers, timestamp_ms) in zip(found, sent, strict=True):
-        told = tuple((item.key, item.value) for item in row[3] or ())
-        assert (row[0], row[1], row[2], told, row[4], row[6]) == (
+        read_headers = tuple((item.key, item.value) for item in row[3] or ())
+        assert (row[0], row[1], row[2], read_headers, row[4], row[6]) == (
             partition, key, value, headers, timestamp_ms, 0,
         )  # fmt: skip
 

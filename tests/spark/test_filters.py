@@ -100,7 +100,7 @@ def test_negated() -> None:
     ],
 )
 def test_times(name: str, bounds: tuple[int | None, int | None]) -> None:
-    """Times are bounds in microseconds, in whatever zone they are told."""
+    """Times are bounds in microseconds, in whatever zone they are given."""
     for time in (NOON, NOON.astimezone(timezone(timedelta(hours=5)))):
         filters, taken = pushed((name, "timestamp", time))
         assert taken == [True]

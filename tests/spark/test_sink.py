@@ -56,9 +56,9 @@ def test_topic_of_each_row(spark: Any, broker: Broker, unique_topic: Callable[[]
         "id as ignored",
     )
     write(frame, broker.address)
-    for odd, topic in enumerate(topics):
+    for parity, topic in enumerate(topics):
         found = rows(reader(spark, "kafka", broker.address, subscribe=topic))
-        numbers = range(odd, 40, 2)
+        numbers = range(parity, 40, 2)
         assert sorted((bytes(row[0]).decode(), bytes(row[1])) for row in found) == sorted(
             (f"schlüssel {n}", b"%d" % n) for n in numbers
         )

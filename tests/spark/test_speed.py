@@ -46,10 +46,10 @@ def test_ratio(spark: Any, broker: Broker, record_property: Any) -> None:
             assert tuple(row) == (COUNT, COUNT * SIZE_BYTES)
             best[kind] = max(best[kind], rate)
     ratio = best["kraftrio"] / best["kafka"]
-    told = ", ".join(f"{kind} {rate:,.0f} records/s" for kind, rate in best.items())
-    record_property("rates", told)
-    print(f"{told}: ratio {ratio:.2f}")
-    assert ratio >= LEAST_RATIO, told
+    rates = ", ".join(f"{kind} {rate:,.0f} records/s" for kind, rate in best.items())
+    record_property("rates", rates)
+    print(f"{rates}: ratio {ratio:.2f}")
+    assert ratio >= LEAST_RATIO, rates
 
 
 def test_write_ratio(spark: Any, broker: Broker, record_property: Any) -> None:
@@ -60,7 +60,7 @@ def test_write_ratio(spark: Any, broker: Broker, record_property: Any) -> None:
         "plain": rows.selectExpr(value).persist(),
         "keyed": rows.selectExpr("cast(id as string) as key", value).persist(),
     }
-    told = []
+    lines = []
     for name, frame in frames.items():
         frame.count()
         best = {"kafka": 0.0, "kraftrio": 0.0}
@@ -74,9 +74,9 @@ def test_write_ratio(spark: Any, broker: Broker, record_property: Any) -> None:
                 best[kind] = max(best[kind], COUNT / (time.monotonic() - started_at))
         frame.unpersist()
         rates = ", ".join(f"{kind} {rate:,.0f} records/s" for kind, rate in best.items())
-        told.append(f"{name}: {rates}, ratio {best['kraftrio'] / best['kafka']:.2f}")
+        lines.append(f"{name}: {rates}, ratio {best['kraftrio'] / best['kafka']:.2f}")
         record_property(f"{name} rates", rates)
         written = reader(spark, "kafka", broker.address, subscribe=topic)
         assert written.selectExpr("count(distinct value)").collect()[0][0] == COUNT
-        assert best["kraftrio"] / best["kafka"] >= LEAST_WRITE_RATIO, told
-    print("\n".join(told))
+        assert best["kraftrio"] / best["kafka"] >= LEAST_WRITE_RATIO, lines
+    print("\n".join(lines))

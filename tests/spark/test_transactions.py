@@ -100,8 +100,8 @@ def test_numbered_batches(spark: Any, broker: Broker, unique_topic: Callable[[],
     mine = {"transactional": "true", "kafka.transactional.id": topics[0]}
     for batch_id in ("3", "3", "2"):
         write(frame, broker.address, batchId=batch_id, **mine)
-    for odd, topic in enumerate(topics):
-        assert committed(spark, broker.address, topic) == list(range(odd, 40, 2))
+    for parity, topic in enumerate(topics):
+        assert committed(spark, broker.address, topic) == list(range(parity, 40, 2))
     write(frame.where("key = '7'"), broker.address, batchId="4", **mine)
     assert committed(spark, broker.address, topics[1]).count(7) == 2
 

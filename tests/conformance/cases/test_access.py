@@ -181,7 +181,7 @@ class Senders:
                 return "the connection is closed"
         version = APIS[case.key].max_version if case.version is None else case.version
         answer = shown(response, version, Names(things))
-        return answer if case.is_told or "AUTHORIZATION_FAILED" in answer else "let in"
+        return answer if case.is_answer_compared or "AUTHORIZATION_FAILED" in answer else "let in"
 
 
 def _own(things: Things, kind: ResourceType) -> list[str]:

@@ -70,7 +70,7 @@ def size_of(partition: PartitionData) -> int:
 def test_the_end_of_a_log_has_empty_records(
     client: RawClient, new_topic: Callable[..., str], version: int
 ) -> None:
-    """Not null, and the offsets are told: nothing is wrong."""
+    """Not null, and the offsets are given: nothing is wrong."""
     topic = new_topic()
     append(client, topic, b"a", b"b")
     answer = fetch(client, topic, 2, version=version)
@@ -178,7 +178,7 @@ def test_a_batch_is_returned_whole_from_within(
 
 
 def test_fetch_as_an_unknown_follower(client: RawClient, new_topic: Callable[..., str]) -> None:
-    """A replica id that the partition does not have is not served, but told who leads."""
+    """A replica id that the partition does not have is not served, but is given the leader."""
     topic = new_topic()
     append(client, topic, b"v")
     by_field = fetch_request(topic, asked())
@@ -192,8 +192,8 @@ def test_fetch_as_an_unknown_follower(client: RawClient, new_topic: Callable[...
         found = partitions_of(client.call(by_tag, version))
         assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert found[0].aborted_transactions is None
-        told = found[0].current_leader
-        assert (told.leader_id if told else None) == (node.node_id if version >= 16 else None)
+        leader = found[0].current_leader
+        assert (leader.leader_id if leader else None) == (node.node_id if version >= 16 else None)
 
 
 # Limits

@@ -264,13 +264,13 @@ def test_authorized_operations_are_returned_when_asked_for(
 
 def test_describe_cluster(client: RawClient, broker: Broker) -> None:
     """The same brokers, controller and cluster as in Metadata."""
-    told = ask(client)
+    answer = ask(client)
     for version in range(3):
         response = client.call(DescribeClusterRequest(), version)
         assert (response.error_code, response.error_message) == (NONE, None)
         assert (response.cluster_id, response.controller_id) == (
-            told.cluster_id,
-            told.controller_id,
+            answer.cluster_id,
+            answer.controller_id,
         )
         (node,) = response.brokers
         assert (node.host, node.port, node.is_fenced) == (broker.host, broker.port, False)

@@ -94,12 +94,16 @@ def settle(*members: ShareMember, partitions: int) -> None:
     while True:
         for member in members:
             assert member.heartbeat().error_code == NONE
-        told = describe(members[0].client, members[0].group)
-        epochs = {told.group_epoch, told.assignment_epoch, *(member.epoch for member in members)}
+        described = describe(members[0].client, members[0].group)
+        epochs = {
+            described.group_epoch,
+            described.assignment_epoch,
+            *(member.epoch for member in members),
+        }
         assigned = set().union(*(member.assigned for member in members))
         if len(epochs) == 1 and len(assigned) == partitions:
             return
-        assert time.monotonic() < deadline, (told, members)
+        assert time.monotonic() < deadline, (described, members)
         time.sleep(0.1)
 
 
@@ -349,10 +353,10 @@ def test_describing_and_listing(
     assert (described.error_code, described.group_state) == (NONE, "Stable")
     assert described.group_epoch == described.assignment_epoch == one.epoch
     assert described.assignor_name == "simple"
-    (told,) = described.members
-    assert (told.member_id, told.member_epoch, told.rack_id) == ("one", one.epoch, None)
-    assert told.subscribed_topic_names == [topic]
-    (partitions,) = told.assignment.topic_partitions
+    (only,) = described.members
+    assert (only.member_id, only.member_epoch, only.rack_id) == ("one", one.epoch, None)
+    assert only.subscribed_topic_names == [topic]
+    (partitions,) = only.assignment.topic_partitions
     assert (partitions.topic_name, sorted(partitions.partitions)) == (topic, [0, 1, 2, 3])
     listed = client.call(ListGroupsRequest(types_filter=["share"], states_filter=["Stable"]))
     (found,) = (found for found in listed.groups if found.group_id == group)

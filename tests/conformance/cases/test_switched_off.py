@@ -101,8 +101,8 @@ def test_nobody_has_scram_credentials(client: RawClient) -> None:
         DescribeUserScramCredentialsRequest(users=None),
         DescribeUserScramCredentialsRequest(users=[]),
     ):
-        nobody = client.call(request, 0)
-        assert (nobody.error_code, nobody.error_message, nobody.results) == (NONE, "", [])
+        response = client.call(request, 0)
+        assert (response.error_code, response.error_message, response.results) == (NONE, "", [])
     names = [UserName(name=name) for name in ("twice", "once", "twice")]
     response = client.call(DescribeUserScramCredentialsRequest(users=names), 0)
     found = {one.user: (one.error_code, one.error_message) for one in response.results}

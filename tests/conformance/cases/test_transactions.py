@@ -241,9 +241,9 @@ def test_another_producer_id(
     producer.write(topic, b"v")
     other = producer.twin()
     other.producer_id += 1000
-    nobody = producer.twin()
-    nobody.transactional_id += "-nobody"
-    for one in (other, nobody):
+    unknown = producer.twin()
+    unknown.transactional_id += "-nobody"
+    for one in (other, unknown):
         assert one.try_end(True).error_code == WRONG_ID
         assert one.try_add(topic, 0) == WRONG_ID
         assert one.try_add_offsets(unique_group()) == WRONG_ID

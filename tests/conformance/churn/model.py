@@ -38,7 +38,7 @@ class ChurnModel:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: list[tuple[float, int, str, frozenset[int] | None]] = []  # None: has nothing
+        self._reports: list[tuple[float, int, str, frozenset[int] | None]] = []  # None: has nothing
         self._woken: defaultdict[str, list[float]] = defaultdict(list)
         self._read: defaultdict[int, set[int]] = defaultdict(set)
         self._committed: dict[int, int] = {}
@@ -51,12 +51,12 @@ class ChurnModel:
     def assign(self, member: str, partitions: Iterable[int], at_ms: float) -> None:
         """A member reports what it has now."""
         with self._lock:
-            self._told.append((at_ms, len(self._told), member, frozenset(partitions)))
+            self._reports.append((at_ms, len(self._reports), member, frozenset(partitions)))
 
     def lose(self, member: str, at_ms: float) -> None:
         """A member has nothing any more, though it may not know."""
         with self._lock:
-            self._told.append((at_ms, len(self._told), member, None))
+            self._reports.append((at_ms, len(self._reports), member, None))
 
     def wake(self, member: str, at_ms: float) -> None:
         """A member that was paused for longer than its session goes on."""
@@ -101,8 +101,8 @@ class ChurnModel:
         """Who had each partition, one after the other."""
         found: defaultdict[int, list[Ownership]] = defaultdict(list)
         held: defaultdict[str, dict[int, Ownership]] = defaultdict(dict)
-        for at_ms, _, member, told in sorted(self._told, key=lambda one: one[:2]):
-            partitions = told or frozenset()
+        for at_ms, _, member, owned in sorted(self._reports, key=lambda one: one[:2]):
+            partitions = owned or frozenset()
             mine = held[member]
             for partition in [one for one in mine if one not in partitions]:
                 mine.pop(partition).end_ms = at_ms
@@ -121,8 +121,8 @@ class ChurnModel:
 
     def history(self) -> Iterable[str]:
         """What members had, one change a line, by time in milliseconds."""
-        for at_ms, _, member, told in sorted(self._told, key=lambda one: one[:2]):
-            yield f"{at_ms:.0f} {member} {'lost' if told is None else sorted(told)}"
+        for at_ms, _, member, owned in sorted(self._reports, key=lambda one: one[:2]):
+            yield f"{at_ms:.0f} {member} {'lost' if owned is None else sorted(owned)}"
 
     def held(self) -> dict[int, str]:
         """Who has each partition now, unless nobody does."""

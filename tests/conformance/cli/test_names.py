@@ -57,9 +57,9 @@ def test_names_that_the_cluster_has(bootstrap: str, unique_topic: Callable[[], s
     assert complete(f"kraftrio group delete {topic}", bootstrap) == [f"{topic}-group"]
     assert complete(f"kraftrio consume x --group {topic}", bootstrap) == [f"{topic}-group"]
     assert "__consumer_offsets" in complete("kraftrio topic offsets _", bootstrap)
-    nobody = f"127.0.0.1:{free_port_pair()}"
+    unused_address = f"127.0.0.1:{free_port_pair()}"
     typed = f"kraftrio consume --bootstrap-server {bootstrap} {topic}"
-    assert complete(typed, nobody) == both
+    assert complete(typed, unused_address) == both
 
 
 @pytest.mark.parametrize("config", ["", "--config /nowhere/client.properties "])

@@ -80,9 +80,11 @@ def play(path: Path, bootstrap: str, suffix: str) -> None:
         )
         shown = [" ".join(line.split()) for line in ended.everything.splitlines() if line.strip()]
         wanted = [_pattern(" ".join(_named(line, names).split())) for line in step.lines]
-        told = f"$ {step.command}\n" + "\n".join(shown)
-        assert ended.status == step.status, f"status {ended.status}\n{told}"
-        assert _fits(wanted, shown), f"{path.name}: expected\n{chr(10).join(step.lines)}\nof {told}"
+        output = f"$ {step.command}\n" + "\n".join(shown)
+        assert ended.status == step.status, f"status {ended.status}\n{output}"
+        assert _fits(wanted, shown), (
+            f"{path.name}: expected\n{chr(10).join(step.lines)}\nof {output}"
+        )
 
 
 def _named(text: str, names: dict[str, str]) -> str:

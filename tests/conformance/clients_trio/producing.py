@@ -54,7 +54,7 @@ class TrioProducer(ConfluentKafka):
             async with Producer(self.address, **settings) as producer:
                 return await send_all(producer, topic, records)
 
-        return [(told.partition, told.offset) for told in trio.run(run)]
+        return [(place.partition, place.offset) for place in trio.run(run)]
 
 
 def read_log(address: str, topic: str, partition: int = 0) -> list[Received]:

@@ -202,7 +202,7 @@ def test_offsets_and_records(bootstrap: str, kafka: KafkaTools, unique_topic: Na
 def test_groups(
     bootstrap: str, kafka: KafkaTools, unique_topic: Names, unique_group: Names
 ) -> None:
-    """A group with a member of another client: described, its offsets told, then deleted."""
+    """A group with a member of another client: described, its offsets listed, then deleted."""
     name, group = kafka.create_topic(unique_topic(), partitions=3), unique_group()
     client = ConfluentKafka(bootstrap)
     story = scenarios.Story.__new__(scenarios.Story)
@@ -230,9 +230,9 @@ def test_groups(
             group, {TopicPartition(name, 2): CommittedOffset(9, 0, "by hand")}
         )
         committed = await admin.list_group_offsets(group)
-        told = {item.partition: committed[item] for item in committed}
-        assert told[2] == CommittedOffset(9, 0, "by hand")
-        assert told[0] is not None and told[0].offset == 5
+        by_partition = {item.partition: committed[item] for item in committed}
+        assert by_partition[2] == CommittedOffset(9, 0, "by hand")
+        assert by_partition[0] is not None and by_partition[0].offset == 5
         await admin.delete_group_offsets(group, [TopicPartition(name, 0)])
         asked = await admin.list_group_offsets(group, [TopicPartition(name, 0)])
         assert asked[TopicPartition(name, 0)] is None

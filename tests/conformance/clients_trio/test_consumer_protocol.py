@@ -87,16 +87,16 @@ def test_restart(consumer_groups: Broker, unique_topic: Names, unique_group: Nam
 
 class Listener(RebalanceListener):
     def __init__(self) -> None:
-        self.told: list[tuple[str, set[int]]] = []
+        self.calls: list[tuple[str, set[int]]] = []
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("assigned", {each.partition for each in partitions}))
+        self.calls.append(("assigned", {each.partition for each in partitions}))
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("revoked", {each.partition for each in partitions}))
+        self.calls.append(("revoked", {each.partition for each in partitions}))
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("lost", {each.partition for each in partitions}))
+        self.calls.append(("lost", {each.partition for each in partitions}))
 
 
 async def poll_until(consumer: Consumer, condition: Callable[[], bool]) -> None:
@@ -134,7 +134,7 @@ async def test_a_member_that_was_removed_comes_back(
             assert dict(await admin.remove_members(group, ["one"])) == {"one": None}
             with pytest.raises(CommitFailedError):
                 await consumer.commit({TopicPartition(topic, 0): 0})
-            await poll_until(consumer, lambda: ("lost", {0, 1, 2}) in listener.told)
+            await poll_until(consumer, lambda: ("lost", {0, 1, 2}) in listener.calls)
             await poll_until(consumer, lambda: len(consumer.assignment) == 3)
             await consumer.commit({TopicPartition(topic, 0): 0})
 

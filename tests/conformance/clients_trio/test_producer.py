@@ -138,9 +138,9 @@ def test_log_append_time_is_returned(
         async with Producer(bootstrap) as producer:
             return await (await producer.send(topic, b"v", timestamp_ms=1))
 
-    told = trio.run(send)
-    assert told.timestamp > 1_700_000_000_000
-    assert read_log(bootstrap, topic)[0].record.timestamp_ms == told.timestamp
+    metadata = trio.run(send)
+    assert metadata.timestamp > 1_700_000_000_000
+    assert read_log(bootstrap, topic)[0].record.timestamp_ms == metadata.timestamp
 
 
 def test_batches_that_are_too_large_are_split(
@@ -156,17 +156,17 @@ def test_batches_that_are_too_large_are_split(
             values.insert(30, b"x" * 3000)
             deliveries = [await producer.send(topic, value) for value in values]
             await producer.flush()
-            told: list[object] = []
+            results: list[object] = []
             for delivery in deliveries:
                 try:
-                    told.append(delivery.result().offset)
+                    results.append(delivery.result().offset)
                 except RecordTooLargeError as error:
-                    told.append(error.code.name)
-            return told
+                    results.append(error.code.name)
+            return results
 
-    told = trio.run(send)
-    assert told[30] == "MESSAGE_TOO_LARGE"
-    assert told[:30] + told[31:] == list(range(60))
+    results = trio.run(send)
+    assert results[30] == "MESSAGE_TOO_LARGE"
+    assert results[:30] + results[31:] == list(range(60))
     values = [found.record.value for found in read_log(bootstrap, topic)]
     assert values == [b"%d" % number * 100 for number in range(60)]
 
@@ -223,13 +223,13 @@ def test_sequences_survive_a_restart(
 
     async def run() -> list[RecordMetadata]:
         async with Producer(broker.address, retry_backoff_ms=50, linger_ms=1) as producer:
-            told = await send_all(producer, topic, records[:300])
+            places = await send_all(producer, topic, records[:300])
             await trio.to_thread.run_sync(broker.restart)
-            told += await send_all(producer, topic, records[300:600])
+            places += await send_all(producer, topic, records[300:600])
             await trio.to_thread.run_sync(broker.kill9)
             await trio.to_thread.run_sync(broker.start)
-            return told + await send_all(producer, topic, records[600:])
+            return places + await send_all(producer, topic, records[600:])
 
-    told = trio.run(run)
-    assert [place.offset for place in told] == list(range(900))
+    places = trio.run(run)
+    assert [place.offset for place in places] == list(range(900))
     assert [found.record for found in read_log(broker.address, topic)] == records

@@ -34,17 +34,17 @@ QUICK: dict[str, Any] = {
 }
 
 
-def check_log(address: str, topic: str, told: dict[bytes, RecordMetadata]) -> None:
+def check_log(address: str, topic: str, delivered: dict[bytes, RecordMetadata]) -> None:
     """Every record that was acknowledged is at its offset, and nothing is there twice."""
     places: dict[tuple[int, int], bytes] = {}
     values: list[bytes] = []
-    for partition in {place.partition for place in told.values()}:
+    for partition in {place.partition for place in delivered.values()}:
         for found in read_log(address, topic, partition):
             assert found.record.value is not None
             places[partition, found.offset] = found.record.value
             values.append(found.record.value)
     assert len(values) == len(set(values)), "a record was written twice"
-    for value, place in told.items():
+    for value, place in delivered.items():
         assert places.get((place.partition, place.offset)) == value, (value[:20], place)
 
 
@@ -80,16 +80,16 @@ def test_a_proxy_that_cuts_connections(
                 for number in range(6000):
                     value = b"%08d" % number * 20
                     deliveries[value] = await producer.send(topic, value, partition=number % 3)
-            told = await collect(deliveries)
+            delivered = await collect(deliveries)
             assert network.cuts > 3
             nursery.cancel_scope.cancel()
-        return told
+        return delivered
 
-    told = trio.run(run)
-    assert len(told) == 6000
-    check_log(bootstrap, topic, told)
+    delivered = trio.run(run)
+    assert len(delivered) == 6000
+    check_log(bootstrap, topic, delivered)
     for partition in range(3):
-        offsets = [place.offset for place in told.values() if place.partition == partition]
+        offsets = [place.offset for place in delivered.values() if place.partition == partition]
         assert offsets == list(range(2000)), "in the order of sending, without a gap"
 
 
@@ -116,9 +116,9 @@ def test_a_broker_that_goes_away_and_comes_back(
             stop.set()
         return await collect(deliveries)
 
-    told = trio.run(run)
-    assert len(told) > 500
-    check_log(broker.address, topic, told)
+    delivered = trio.run(run)
+    assert len(delivered) > 500
+    check_log(broker.address, topic, delivered)
 
 
 def test_leaders_that_are_killed(cluster: Cluster, unique_topic: Names) -> None:
@@ -143,9 +143,9 @@ def test_leaders_that_are_killed(cluster: Cluster, unique_topic: Names) -> None:
             stop.set()
         return await collect(deliveries)
 
-    told = trio.run(run)
-    assert len(told) > 500
-    check_log(cluster.bootstrap, topic, told)
+    delivered = trio.run(run)
+    assert len(delivered) > 500
+    check_log(cluster.bootstrap, topic, delivered)
 
 
 def test_a_broker_that_hangs(cluster: Cluster, unique_topic: Names) -> None:
@@ -176,10 +176,10 @@ def test_a_broker_that_hangs(cluster: Cluster, unique_topic: Names) -> None:
                 leader.resume()
         return await collect(deliveries)
 
-    told = trio.run(run)
+    delivered = trio.run(run)
     # Until it hears of them it answers as the leader that it was, without the later records.
     cluster.wait_healthy(topic)
-    check_log(cluster.bootstrap, topic, told)
+    check_log(cluster.bootstrap, topic, delivered)
 
 
 def test_a_full_buffer_and_a_slow_broker(
@@ -219,8 +219,8 @@ def test_a_full_buffer_and_a_slow_broker(
                 deliveries[value] = await producer.send(topic, value, partition=number % 3)
         return await collect(deliveries)
 
-    told = trio.run(run)
-    check_log(broker.address, topic, told)
+    delivered = trio.run(run)
+    check_log(broker.address, topic, delivered)
 
 
 def test_errors_are_typed_when_nobody_is_there(unique_topic: Names) -> None:

@@ -92,8 +92,8 @@ async def test_a_share_group_and_its_administration(share_groups: Broker) -> Non
             while (await lag(admin)) != 0:  # noqa: ASYNC110
                 await trio.sleep(0.05)
         async with running(program("Share groups", 1, address)) as printed:
-            told = [line async for line in printed]
-    assert "workers share Empty" in told and "jobs 0 0" in told
+            lines = [line async for line in printed]
+    assert "workers share Empty" in lines and "jobs 0 0" in lines
 
 
 async def lag(admin: Admin) -> int | None:

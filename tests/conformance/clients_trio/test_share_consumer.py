@@ -143,9 +143,9 @@ async def test_what_becomes_of_records(
     topic, group, address = unique_topic(), unique_group(), share_groups.address
     await prepare(address, topic, group, 30, partitions=1)
     place = TopicPartition(topic, 0)
-    told: list[tuple[TopicPartition, list[int]]] = []
+    acknowledged: list[tuple[TopicPartition, list[int]]] = []
     async with consuming(address, topic, group, **EXPLICIT) as consumer:
-        consumer.acknowledgement_callback = lambda where, offsets, error: told.append(
+        consumer.acknowledgement_callback = lambda where, offsets, error: acknowledged.append(
             (where, list(offsets))
         )
         again: list[ShareRecord] = []
@@ -163,7 +163,7 @@ async def test_what_becomes_of_records(
         assert values(again) == list(range(0, 30, 3))
         assert {record.delivery_count for record in again} == {2}
         assert await consumer.commit() in ({place: None}, {})
-        assert sorted(offset for _, offsets in told for offset in offsets) == sorted(
+        assert sorted(offset for _, offsets in acknowledged for offset in offsets) == sorted(
             [*range(30), *range(0, 30, 3)]
         )
         assert not await consumer.poll(timeout_ms=1_000)
@@ -257,8 +257,8 @@ async def test_administration(
                 await admin.share_groups.alter_offsets(group, {places[0]: 1})
         await wait_for(lambda: admin.share_groups.list_offsets(group), _nothing_left)
         await admin.share_groups.alter_offsets(group, {places[0]: 1})
-        told = await admin.share_groups.list_offsets(group, [places[0]])
-        begins = told[places[0]]
+        offsets = await admin.share_groups.list_offsets(group, [places[0]])
+        begins = offsets[places[0]]
         assert begins is not None and begins.start_offset == 1
         async with consuming(address, topic, group) as consumer:
             found = [await anext(consumer) for _ in range(2)]

@@ -205,7 +205,7 @@ class KafkaPython:
             settings["sasl_oauth_token_provider"] = made()
             del settings["sasl_plain_username"], settings["sasl_plain_password"]
         said: list[str] = []
-        with _heard("kafka", said):
+        with _log_kept("kafka", said):
             try:
                 return self._go(library, admin, settings, topic, group)
             except Exception as error:
@@ -256,7 +256,7 @@ class AioKafka:
             settings["sasl_oauth_token_provider"] = type("Provider", (provider,), {"token": give})()
             del settings["sasl_plain_username"], settings["sasl_plain_password"]
         said: list[str] = []
-        with _heard("aiokafka", said):
+        with _log_kept("aiokafka", said):
             try:
                 return asyncio.run(self._go(library, admin, settings, topic, group))
             except Exception as error:
@@ -399,7 +399,7 @@ def _listener(said: list[str]) -> logging.Logger:
 
 
 @contextmanager
-def _heard(name: str, said: list[str]) -> Iterator[None]:
+def _log_kept(name: str, said: list[str]) -> Iterator[None]:
     """Keep what a library logs."""
     keeper = _Keeper(said)
     logger = logging.getLogger(name)

@@ -37,7 +37,7 @@ SHARE_STATE = {
 
 def _of_node(key: ApiKey, **fields: Any) -> Case:
     """What only nodes of the cluster ask a controller."""
-    return Case(key, ((CLUSTER, CLUSTER_ACTION),), lambda _one: fields, is_told=False)
+    return Case(key, ((CLUSTER, CLUSTER_ACTION),), lambda _one: fields, is_answer_compared=False)
 
 
 def _of_voters(key: ApiKey, **fields: Any) -> Case:

@@ -69,14 +69,14 @@ class Things:
 class Case:
     """A request, and the rights that let it in.
 
-    `is_told`: the answer that it has once it is let in belongs to the case, too.
+    `is_answer_compared`: the answer that it has once it is let in belongs to the case, too.
     """
 
     key: ApiKey
     rights: tuple[Right, ...]
     fields: Callable[[Things], Fields]
     version: int | None = None
-    is_told: bool = True
+    is_answer_compared: bool = True
 
     def request(self, things: Things) -> Any:
         """Return the request about some things."""
