@@ -7,8 +7,8 @@ Rules
 2. Completing runs nothing of others: callbacks wait in the queue, first in, first out. A task of
    the run works through it in the next turn of the event loop, for `TURN_S` at most; the rest has
    the turns after that. What these callbacks complete is run in the same turn if there is time.
-3. A callback added after completion runs at once, in whoever adds it, unless earlier ones still
-   wait in the queue; then after them.
+3. A callback added after completion runs at once, in the call that adds it, unless earlier ones
+   still wait in the queue; then after them.
 4. `map` and `resolve` are for what may fail, such as a read on behalf of a client: an error fails
    the deferred that they complete, and is raised where its value is asked for, in the task of that
    client's connection.

@@ -4,7 +4,7 @@
 
 Time in UTC, level in 5 columns, component (the last part of the logger's name) in 12, the message,
 then key=value pairs. A traceback follows on indented lines. At INFO the broker says little: its
-start, its stop, and what somebody should look at.
+start, its stop, and what an operator should look at.
 
 What comes over and over is logged now and then, with how often it came (`line_limits`); a logger
 that is set to DEBUG logs everything. Standard error that cannot be written costs lines and

@@ -1,4 +1,4 @@
-"""Errors of the operating system that pass once somebody makes room: `NO_ROOM`."""
+"""Errors of the operating system that pass once there is room again: `NO_ROOM`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Rules for names, so that one reader can show them all:
 - snake_case in Kafka's terms, with the unit last: `partitions`, `request_bytes`, `oldest_wait_ms`;
 - a gauge is the value of now; a counter only grows while the process runs and ends in `_total`;
-- no prefix for the part itself: whoever gathers several adds it.
+- no prefix for the part itself: the caller that gathers several adds it.
 """
 
 from __future__ import annotations

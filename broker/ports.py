@@ -73,7 +73,7 @@ class MetadataQuorum(ClientsController, Protocol):
 
     @property
     def voters(self) -> CurrentVoters:
-        """Who votes; subscribe to hear of changes."""
+        """The voters; subscribe to be notified of changes."""
 
     def on_leader_change(self, callback: Callable[[int, int], object], /) -> None:
         """Call `callback(leader_id, leader_epoch)` now and at every change."""
@@ -209,7 +209,7 @@ class TransactionVerifier(Protocol):
     ) -> Deferred[VerificationResult]:
         """Ask whether a partition that is led here is part of a producer's open transaction.
 
-        Nobody is asked if the log says so. It does not fail: what goes wrong is an error code.
+        No coordinator is asked if the log says so. It does not fail, but returns error codes.
 
         Args:
             adds_partition: it becomes part of the transaction (KIP-890, transaction.version 2).

@@ -23,7 +23,7 @@ NO_EPOCH: Final = -1
 """An epoch that is not checked."""
 
 NO_DELIVERY_COMPLETE_COUNT: Final = -1
-"""Stands for a count that nobody knows."""
+"""Stands for an unknown count."""
 
 
 _INT32_DIGITS: Final = 10

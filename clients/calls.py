@@ -63,7 +63,7 @@ class Calls:
 
     Attributes:
         is_open: the program may call.
-        is_closing: no call may, but for a listener that hears what is given up (as in Java).
+        is_closing: no call may, but for a listener of the partitions given up (as in Java).
         is_interrupted: the next call has something to look after before it takes anything.
         is_waiting: the program is in a call, waiting for records or for a rebalance.
         failures: what the next calls raise.

@@ -1,7 +1,7 @@
 """A client's view of its cluster: requests to the right broker, over metadata kept fresh.
 
 Owns what the parts of a client share: the nodes (`nodes`), the metadata (`metadata_fetcher`) and
-the coordinators found so far (`coordinators`). Calls back whoever wants to know of changes. Rules:
+the coordinators found so far (`coordinators`). Calls its listeners back on changes. Rules:
 1. Nothing is retried but metadata: a request that fails raises a typed error, and what may be done
    again its caller knows.
 2. Metadata is asked for when a connection is lost: its broker may be gone, and its partitions be

@@ -1,7 +1,7 @@
 """Keeps a client's metadata fresh: when it is fetched, from whom, of which topics.
 
 Owns the metadata snapshot and the task that refreshes it. Rules:
-1. Metadata is fetched when `metadata_max_age_ms` have passed, when somebody asks, and never more
+1. Metadata is fetched when `metadata_max_age_ms` have passed, when it is asked for, and never more
    often than `retry_backoff_ms`, growing to `retry_backoff_max_ms` while nothing gets better; only
    a topic that is new to the client does not wait for that. Nothing is fetched before it is wanted.
 2. It covers the topics of interest; all topics while `wants_all`.
@@ -75,7 +75,7 @@ class TopicsOfInterest:
 
 
 class _Round:
-    """A fetch that somebody waits for: repeated until it brings something, or is given up."""
+    """A fetch that is waited for: repeated until it brings something, or is given up."""
 
     def __init__(self) -> None:
         self.over = trio.Event()

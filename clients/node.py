@@ -4,7 +4,7 @@ Owns the connection to one address. Rules:
 1. There is at most one connection and one attempt at a time. After a failure the next attempt
    waits reconnect_backoff_ms, twice as long each time up to reconnect_backoff_max_ms, with 20%
    jitter; the time to set up a connection grows in the same way, up to its own maximum.
-2. A connection is ready once versions are agreed on (ApiVersions); nobody else sees it before.
+2. A connection is ready once versions are agreed on (ApiVersions); no request uses it before.
 3. A broker that asks to be left alone for a while (throttle_time_ms, KIP-219) is not ready for
    that time.
 4. `on_change` is called, synchronously, when the node becomes ready and when it is lost.
@@ -186,7 +186,7 @@ class BrokerNode:
 
         Args:
             when_sent: called with None once the system has taken it, with an error if the
-                connection ended before; if it ends later, nobody knows what the broker got.
+                connection ended before; if it ends later, it is unknown what the broker got.
 
         Raises:
             NetworkError, UnsupportedVersionError: as `send`.

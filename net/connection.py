@@ -64,7 +64,7 @@ class ConnectionLost(Exception):
 
     Attributes:
         reason: what happened, in words.
-        refused: nobody listens there: connecting was refused or reset.
+        refused: nothing listens there: connecting was refused or reset.
     """
 
     def __init__(self, reason: str, *, refused: bool = False) -> None:
@@ -295,7 +295,7 @@ class Connection:
 
         Args:
             when_sent: called with None once the socket has taken all of it, or with the loss of
-                the connection before that; nobody ever knows more of such a request.
+                the connection before that; no more is ever known of such a request.
 
         Raises:
             ConnectionLost, ConnectionBusy, LocalProtocolError: as `send`.
@@ -632,7 +632,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _is_refusal(error: OSError) -> bool:
-    """Whether nobody listens at any of the addresses."""
+    """Whether nothing listens at any of the addresses."""
     reported = [
         cause
         for cause in _causes(error)

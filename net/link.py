@@ -42,7 +42,7 @@ class Loss(NamedTuple):
 
     Attributes:
         reason: what happened, in words.
-        refused: nobody listens there.
+        refused: nothing listens there.
         was_ready: the connection had been made.
         kind: the class of error that it would be raised as.
     """
@@ -79,7 +79,7 @@ class Link:
     """The connection to one node; see the module.
 
     Args:
-        address: where the node is now, asked before each attempt; None: nobody knows.
+        address: where the node is now, asked before each attempt; None: unknown.
         prepare: what has to be done on a new connection before others may see it. ConnectionLost
             in it is a failed attempt; any other error comes out of `attempt`.
         rng: for jitter; without it there is none.

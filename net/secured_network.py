@@ -82,7 +82,7 @@ class SecuredNetwork:
     Args:
         inner: makes the connections, and waits for sockets.
         tls: None: bytes go out as they are.
-        login: None: nobody logs in.
+        login: None: without a login.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Why a connection cannot be used though somebody listens: TLS, or the login, has failed.
+"""Why a connection cannot be used though the peer listens: TLS, or the login, has failed.
 
 Owns: `SecurityError` and its kinds. They are OSErrors, since they come from where sockets are
 connected and read; `net/connection` turns them into losses of its own kind. Trying again changes

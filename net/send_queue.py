@@ -63,7 +63,7 @@ class SendQueue:
         self._file_sender = file_sender
         self._parts: deque[Piece] = deque()
         self._start = 0  # how much of a stored first piece is sent
-        self._loaded_to = 0  # as far it was loaded: nobody asks again whether that was of use
+        self._loaded_to = 0  # as far it was loaded: it is not asked again whether that was of use
         self._ahead: Callable[[], None] | None = None
         self.size_bytes = 0
         self.held_bytes = 0

@@ -4,7 +4,7 @@ Owns: the protocols `Socket`, `FileSender`, `ListeningSocket` and `Network`, and
 which is the operating system's. Rules:
 1. Sockets are non-blocking: a call does what can be done now or raises BlockingIOError; waiting is
    the network's (`wait_readable`, `wait_writable`), so that the hot path awaits nothing needlessly.
-2. Nobody else opens sockets. A simulation gives every node a network in memory instead.
+2. Nothing else opens sockets. A simulation gives every node a network in memory instead.
 
 Called by: the broker's server and the connections to brokers and controllers.
 """

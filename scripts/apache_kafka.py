@@ -264,7 +264,7 @@ def archive_flags(jars: Path, java: str) -> list[str]:
 
 
 def make_archive(scratch: Path, jars: Path, java: str) -> Path:
-    """Have some tools tell what classes they load, and archive those; return where it should be."""
+    """Have some tools list the classes they load, and archive those; return where it should be."""
     properties = scratch / "client.properties"
     properties.write_text("default.api.timeout.ms=500\nrequest.timeout.ms=400\nmax.block.ms=500\n")
     command = [java, *TOOL_FLAGS, "-cp", class_path(jars), log_settings(jars)]

@@ -74,7 +74,7 @@ SETTINGS = (
         for setting in (
             "assignment.interval.ms=0",
             "max.session.timeout.ms=600000",
-            "session.timeout.ms=600000",  # nobody heartbeats while the others join
+            "session.timeout.ms=600000",  # no member heartbeats while the others join
         )
     ),
 )

@@ -42,7 +42,7 @@ class _Asked:
     urls: tuple[str, ...]
 
     def scrape_s(self) -> float:
-        """Processor time of a scrape, and of a page of the console; 0: nobody looks."""
+        """Processor time of a scrape, and of a page of the console; 0: none is open."""
         if not self.urls:
             return 0.0
         began_s = self.broker.cpu_s()

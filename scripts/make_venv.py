@@ -119,7 +119,7 @@ def run(command: list[str]) -> int:
 
 
 def say(text: str) -> None:
-    """Tell the person who waits what is going on."""
+    """Print what is going on, for the person who waits."""
     print(f"kraftrio: {text}", file=sys.stderr, flush=True)
 
 

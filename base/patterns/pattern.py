@@ -1,4 +1,4 @@
-"""A pattern that is matched against whole texts, whoever wrote it.
+"""A pattern that is matched against whole texts, and may come from anybody.
 
 `re` tries one way after the other, and a pattern such as `(a*)*b` makes it try for ever. Here all
 ways are followed at once: each character of the text takes the set of places in the pattern where

@@ -5,7 +5,7 @@ Behaviour (Apache Kafka's)
   deleted by the active controller, and the answer comes when that is committed.
 - Without an authorizer: SECURITY_DISABLED, which tools and MirrorMaker take as "there are none".
 - A part of an ACL or of a filter that says UNKNOWN (0) ends the connection, as bytes that cannot be
-  read do. One of a kind that nobody knows is INVALID_REQUEST, and in DescribeAcls finds nothing.
+  read do. One of an unknown kind is INVALID_REQUEST, and in DescribeAcls finds nothing.
 - Very many are created or deleted in parts, some at a time; a filter that has to be compared with
   every ACL is a part of its own.
 """

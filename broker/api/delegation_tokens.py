@@ -3,7 +3,7 @@
 Behaviour (Kafka's, KIP-48, KIP-373)
 - Only a client that has logged in may ask, and not by a token:
   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
-- A token of somebody else's is made by whoever may create tokens of that user; its renewers are
+- A token for another user is made by those who may create tokens of that user; its renewers are
   users. What changes tokens is decided by the active controller, by the principal that asks.
 - Described are the tokens that the principal owns, made or may renew, and those that it may
   describe, or whose owners' tokens it may. They come with their HMACs: who may see a token may use

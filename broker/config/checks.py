@@ -158,7 +158,7 @@ def check_supported(config: Settings, defaults: Mapping[str, ConfigValue]) -> li
 
 
 def _check_super_users(config: Settings) -> None:
-    """Principals are TYPE:NAME; a name without a type would be nobody's."""
+    """Principals are TYPE:NAME; a name without a type would match none."""
     for text in super_users(config.super_users):
         if ":" not in text:
             raise PropertyError(f"super.users has {text!r}: expected TYPE:NAME, as in User:admin")

@@ -7,7 +7,7 @@ configuration, the default. Rules:
 2. A dynamic set that is not valid as a whole is left out with a warning: a broker must not stop
    because of a setting that someone committed while it was away.
 3. A setting that changes nothing is warned about once, as at the start.
-Called by the metadata publisher (`on_image`); listeners hear the new `BrokerConfig`.
+Called by the metadata publisher (`on_image`); listeners are called with the new `BrokerConfig`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class DynamicConfig:
         self._checks: list[Callable[[BrokerConfig], None]] = []
 
     def add_check(self, check: Callable[[BrokerConfig], None]) -> None:
-        """Let somebody refuse changes of this broker's own settings, by a PropertyError."""
+        """Let a check refuse changes of this broker's own settings, by a PropertyError."""
         self._checks.append(check)
 
     def validate(self, configs: Mapping[str, str], *, per_broker: bool) -> None:

@@ -5,7 +5,7 @@ that the broker allows now, which may be others than when it was set; one that c
 a newer version may have written it, is left aside. A group's settings are read once as long as
 neither they nor the broker's change, so that a heartbeat may ask.
 
-Called by whoever serves groups, coordinators through `coordinator/groups/properties`.
+Called by what serves groups, by coordinators through `coordinator/groups/properties`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class _Settings(Protocol):
 
 
 def settings_of(config: _Settings, listener_name: str) -> Mapping[str, str]:
-    """Return the settings that somebody set, as they are for one listener.
+    """Return the settings that were set, as they are for one listener.
 
     What has the listener's prefix stands without it, in the place of the setting of all listeners;
     the name of a SASL mechanism stays before its settings.

@@ -1,7 +1,7 @@
 """Fences brokers whose process is gone before their sessions time out: `BrokerSessions`.
 
 Owns, on a controller: which connection each broker heartbeats on. A process that dies takes its
-sockets along: its connection ends and nobody listens at its address any more. Rules:
+sockets along: its connection ends and nothing listens at its address any more. Rules:
 1. When the connection of a broker's last heartbeat ends, and when this node becomes the active
    controller for each broker that does not heartbeat soon, the broker's listener is tried. Refused:
    the broker is fenced at once. The former controller is tried without delay: it may have died, and

@@ -219,7 +219,7 @@ class ControllerChannel:
                 await self._directory_failed.wait()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Heartbeat at once if the controller waits to hear that this image was applied.
+        """Heartbeat at once if the controller waits for this image to be applied.
 
         It waits for a fenced broker to catch up, and before it lets another one go it waits for
         everyone to read that its leaderships moved. Called after the image was applied.

@@ -139,7 +139,7 @@ class _LeaderConnection:
         self.is_retired = False
 
     def end_if_idle(self) -> None:
-        """End a retired line that nobody waits for any more."""
+        """End a retired line without requests that are waited for."""
         if self.is_retired and not self.unanswered:
             self.scope.cancel()
 
@@ -331,7 +331,7 @@ class ControllerClient:
         self._finish(pending, decision)
 
     def _on_lost(self, pending: _Pending) -> None:
-        """The answer will not come, and nobody knows whether the request had an effect."""
+        """The answer will not come, and it is unknown whether the request had an effect."""
         if pending.answer.done:
             return
         self._lost_answers_total += 1

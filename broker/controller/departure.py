@@ -2,7 +2,7 @@
 
 Rules:
 1. The controller moves the leaderships away and then lets the broker go (KIP-631).
-2. The broker stops waiting when nobody can grant it: no controller is known for
+2. The broker stops waiting when no controller can grant it: no controller is known for
    `_WITHOUT_CONTROLLER_S`, or so many voters refuse connections for `_WITHOUT_MAJORITY_S` that the
    rest is not a majority. A process that ends closes its sockets, so the last nodes of a cluster
    need not wait for timeouts to know that they are. A node that is paused or cut off refuses

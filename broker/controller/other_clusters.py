@@ -1,8 +1,8 @@
 """Finds out whether this node's quorum is another cluster's: `OtherClusters`.
 
 Rules: a voter that answers with INCONSISTENT_CLUSTER_ID is asked which cluster it belongs to. When
-a majority of the voters belongs to another cluster, and nobody has led this node since it started,
-the node ends with both ids (ClusterIdError).
+a majority of the voters belongs to another cluster, and this node has had no leader since it
+started, the node ends with both ids (ClusterIdError).
 
 Called by: quorum_peers.py.
 Tested by: tests/unit/broker/controller/test_quorum_peers.py, by whole nodes.

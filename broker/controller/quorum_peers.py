@@ -79,7 +79,7 @@ class QuorumPeers:
     # ---- voters
 
     def _on_voters(self, voters: VoterSet) -> None:
-        """Keep lanes to the other voters, and to nobody else."""
+        """Keep lanes to the other voters only."""
         before = self._addresses
         self._addresses = {
             voter: address

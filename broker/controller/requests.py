@@ -1,6 +1,6 @@
 """What a broker must know of the requests that it sends to the active controller.
 
-Owns: the answers to these questions; pure. May a request be sent again when nobody knows whether
+Owns: the answers to these questions; pure. May a request be sent again when it is unknown whether
 its first sending had an effect? Does a response come from a controller that is not the active one?
 How long does its sender wait? Is it the broker's own or forwarded for a client? What is the answer
 when the controller gives none?

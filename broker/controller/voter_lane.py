@@ -35,7 +35,7 @@ class LaneReports(Protocol):
         """The voter has refused a request as a whole, or its answer makes no sense."""
 
     def on_unreachable(self, node_id: int, reason: str, *, refused: bool) -> None:
-        """A message is lost; refused: nobody listens at the voter's address."""
+        """A message is lost; refused: nothing listens at the voter's address."""
 
 
 class VoterLane:

@@ -5,7 +5,7 @@ The high watermarks of partitions that other brokers lead have to be asked for: 
 and what it found is shown until the next time. A partition whose leader does not answer has no lag
 shown, rather than one of the past.
 
-Called by `node/watch/observation`, when somebody reads the metrics.
+Called by `node/watch/observation`, when the metrics are read.
 """
 
 from __future__ import annotations

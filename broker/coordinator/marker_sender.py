@@ -136,7 +136,7 @@ class MarkerSender:
         return PartitionLeader(partition.leader, topic.topic_id)
 
     def _send_soon(self) -> None:
-        """Rule 2: whoever waits for a `Deferred` runs in a turn of its own."""
+        """Rule 2: what waits for a `Deferred` runs in a turn of its own."""
         self._is_due = True
         if self._is_sending or self._is_scheduled:
             return

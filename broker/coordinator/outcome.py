@@ -10,7 +10,7 @@ The contract between a shard (`shard`) and the runtime (`outcome_runner`):
 3. `replies` are sent at once; `events` are for the log, once the records are appended.
 4. `response` is sent once everything this outcome appended is committed, or is replaced by the
    error if it is not. Where nothing is appended it is sent at once, but if `stable` is set it waits
-   for what the shard appended before (it tells of that), and one that `needs_confirmation` until it
+   for what the shard appended before (it reveals that), and one that `needs_confirmation` until it
    is certain that no other broker leads the partition.
 5. `follow_up` is handed to `on_append_done` with the fate of the records; that gives another
    outcome.

@@ -45,7 +45,7 @@ Respond = Callable[[ErrorCode], None]
 """Sends a response, or what an error makes of it."""
 
 Describe: TypeAlias = Callable[[Any, Outcome, bool], Iterable[CoordinatorEvent]]
-"""Tells the events of an outcome of a shard, and whether nobody asked for it."""
+"""Describes the events of an outcome of a shard; the flag says that no request led to it."""
 
 _CONFIRM_TIMEOUT_MS = 2_000  # then the client is to look for the coordinator again
 _SPLIT_RECORDS = 1000  # in a batch of an outcome that need not be atomic
@@ -102,7 +102,7 @@ class OutcomeRunner:
 
         Args:
             now: when the shard was asked.
-            respond: answers who asked for it; None: nobody did.
+            respond: answers the request; None: there was none.
             guard: of the transaction whose producer the outcome names.
         """
         events: tuple[CoordinatorEvent, ...] = ()
@@ -160,7 +160,7 @@ class OutcomeRunner:
         self._settle_appended(led, now, None, respond)
 
     def _log_failure(self, what: str, led: LedPartition[ShardT], error: KafkaError) -> None:
-        """An operator need not hear of producers and coordinators that others have replaced."""
+        """Producers and coordinators that others have replaced are no news to an operator."""
         level = logging.DEBUG if error.code in _REPLACED else logging.WARNING
         self._log.log(level, "%s failed partition=%s reason=%s", what, led.topic_partition, error)
 

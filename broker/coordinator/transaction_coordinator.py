@@ -1,7 +1,7 @@
 """The transaction coordinator of a broker: a runtime whose shards hold transactional ids.
 
-Built here with what its shards need from outside: the marker sender, which tells it of transactions
-whose markers are all written, and producer ids.
+Built here with what its shards need from outside: the marker sender, which notifies it of
+transactions whose markers are all written, and producer ids.
 """
 
 from __future__ import annotations

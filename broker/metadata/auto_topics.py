@@ -85,7 +85,7 @@ class AutoTopicCreator:
     ) -> None:
         """Begin to create topics that an application needs, with its own settings.
 
-        Those already on their way are left alone, and nobody is called for them.
+        Those already on their way are left alone, without a callback.
 
         Args:
             when_done: called once for each other topic with the controller's verdict and message.

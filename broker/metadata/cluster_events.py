@@ -1,12 +1,12 @@
-"""What a change of the metadata means for whoever runs the cluster, as events for the log.
+"""What a change of the metadata means for the cluster's operators, as events for the log.
 
 Owns: `cluster_events`. Rules
 1. A cause gives one event, however many partitions it moves: those are counted, and the first few
    are named.
-2. What needs somebody to look is a warning: partitions without a leader, or with one that may lack
-   records; brokers that are fenced; a broker that was unregistered, but has replicas.
+2. What an operator should look at is a warning: partitions without a leader, or with one that may
+   lack records; brokers that are fenced; a broker that was unregistered, but has replicas.
    Where no broker is left that could lead, that none does, and why, goes without saying.
-3. A setting's value is shown unless it is a secret, or nobody knows whether it is.
+3. A setting's value is shown unless it is a secret, or may be one.
 
 Pure. Called by `node/watch/cluster_log`, on the active controller.
 """

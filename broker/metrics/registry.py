@@ -1,7 +1,7 @@
-"""Gathers the figures of the shells, for whoever shows them.
+"""Gathers the figures of the shells, to be shown.
 
 Owns `MetricsRegistry`: the sources by their names in `families`, and which series are shown. Rules
-1. A source is asked when somebody wants to see, and at no other time. It is asked on the event
+1. A source is asked when its figures are read, and at no other time. It is asked on the event
    loop, one in each step of the generator that `gather` is, so that a node with much to say holds
    nobody up.
 2. A family shows at most `max_series` series. Those that were shown stay, as long as they exist, so

@@ -178,7 +178,7 @@ def controller_connection_limits(config: BrokerConfig) -> ConnectionLimits:
 
 
 def _numbers(settings: Mapping[str, Mapping[str, str]], name: str) -> dict[str, int]:
-    """Return what a setting is for each listener, where somebody has set it."""
+    """Return what a setting is for each listener for which it is set."""
     key = BROKER_KEYS[name]
     numbers = {}
     for listener, texts in settings.items():

@@ -3,7 +3,7 @@
 Rules
 1. A request to this broker itself is a call of its handler (`local_calls`).
 2. A request leaves at once where there is a connection; else it waits for the attempt that is under
-   way, or to come, and fails with it. So it is sent once, or fails: whoever sent it decides whether
+   way, or to come, and fails with it. So it is sent once, or fails: the sender decides whether
    to try again. A lost answer says nothing about what the request did.
 3. What is not answered yet is bounded for each broker: above that `ConnectionBusy` at once.
 4. A broker that the newest image does not have fails its requests at once; one that has moved, or

@@ -1,6 +1,6 @@
 """Asks the leaders of partitions, on whichever broker, how far their logs are (ListOffsets).
 
-One request goes to each leader. It is not sent again: whoever asks hears that there was no answer.
+One request goes to each leader. It is not sent again: the caller learns that there was no answer.
 Called by the handler of DescribeShareGroupOffsets, which says how far a group lags behind.
 """
 

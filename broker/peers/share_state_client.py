@@ -4,8 +4,8 @@ Owns what waits and what is under way. Rules
 1. The coordinator of a share partition is the leader of its partition of `__share_group_state`; the
    topic is made when it is missing.
 2. Each coordinator has one request of each kind and group under way; what comes meanwhile is the
-   next one, so that many share partitions cost few requests. Whoever needs an order between two
-   questions about one share partition waits for the first answer.
+   next one, so that many share partitions cost few requests. A caller that needs an order between
+   two questions about one share partition waits for the first answer.
 3. What a coordinator does not decide (it has moved, is loading, or is not reached) is asked again
    after a pause, until the deadline of the question; then the answer is that error. All of these
    requests may be sent twice: the second time does no harm.
@@ -143,7 +143,7 @@ class ShareStateClient:
     """See the module.
 
     Args:
-        coordinator_of: the broker that coordinates a share partition's key; None: nobody does now.
+        coordinator_of: the broker that coordinates a share partition's key; None: none does now.
         create_topic: sees that the topic of the share coordinators is made, if it is missing.
         timeout_ms: for each request (request.timeout.ms).
     """
@@ -196,7 +196,7 @@ class ShareStateClient:
     def read_summary(
         self, key: SharePartitionKey, leader_epoch: int = NO_EPOCH
     ) -> Deferred[StateOrError]:
-        """Ask how far a share partition is; its start offset is -1 if nobody has read it."""
+        """Ask how far a share partition is; its start offset is -1 if it was never read."""
         return self._ask(_SUMMARY, key, {"leader_epoch": leader_epoch}).map(_state_of)
 
     def delete(self, key: SharePartitionKey) -> Deferred[ErrorCode]:

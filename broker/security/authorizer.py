@@ -101,7 +101,7 @@ class TrustingNodes:
     """The authorizer of a controller: a node of the cluster speaks for its clients.
 
     A broker forwards what a client asks of the controller once it has asked the authorizer itself.
-    Whoever may act for the cluster is trusted to have done so.
+    Principals that may act for the cluster are trusted to have done so.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:

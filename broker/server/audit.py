@@ -21,7 +21,7 @@ _log = logging.getLogger("kraftrio.audit")
 def operation_denied(
     principal: KafkaPrincipal, host: str, operation: AclOperation, resource: Resource, api_key: int
 ) -> None:
-    """Log that somebody was denied an operation."""
+    """Log that a principal was denied an operation."""
     _log.info(
         "denied principal=%s host=%s operation=%s resource=%s:%s api=%s",
         principal,
@@ -34,7 +34,7 @@ def operation_denied(
 
 
 def login_refused(host: str, listener_name: str, mechanism: str, reason: str) -> None:
-    """Log that somebody was not let in; `reason` must not show what is secret."""
+    """Log that a client was not let in; `reason` must not show what is secret."""
     _log.info(
         "login refused host=%s listener=%s mechanism=%s reason=%s",
         host,

@@ -80,7 +80,7 @@ class RequestContext:
     """One request as its handler sees it.
 
     Attributes:
-        times: where its time goes; None: nobody asks.
+        times: where its time goes; None: not measured.
     """
 
     api_key: int
@@ -119,7 +119,7 @@ class RequestContext:
         return False
 
     def may_see(self, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the client may do this; nobody hears of it if not.
+        """Whether the client may do this; a refusal is not logged.
 
         For what an answer leaves out, and for what may be allowed in another way.
         """

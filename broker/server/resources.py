@@ -29,7 +29,7 @@ class ServerResources:
         connections: how many there may be, and how fast they may come.
         requests: what requests have cost.
         ticks_ns: the clock of their times.
-        slow_requests: hears of each that took longer than its limit.
+        slow_requests: is notified of each that took longer than its limit.
     """
 
     request_memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))

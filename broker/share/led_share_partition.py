@@ -105,7 +105,7 @@ class LedSharePartition:
         error: why it has ended.
         is_loaded: may records be acquired?
         turns: the requests that wait for it.
-        may_rest: nobody of its group is here; it ends when nothing is left to be done.
+        may_rest: no member of its group is here; it ends when nothing is left to be done.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class LedSharePartition:
         return initial_offset(self.partition, reset, services.reads, services.clock.wall_ms())
 
     def end(self, error: KafkaError) -> None:
-        """It serves nobody any more."""
+        """It serves no requests any more."""
         if self.error is not None:
             return
         self.error = error
@@ -389,13 +389,13 @@ class LedSharePartition:
             self.rest()
 
     def rest(self) -> None:
-        """Nobody of the group is here: end, once nothing is left to be done."""
+        """No member of the group is here: end, once nothing is left to be done."""
         self.may_rest = True
         if self.is_loaded and self._core.is_at_rest:
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def watch(self) -> None:
-        """Hear of records to come, as long as somebody waits for them."""
+        """Be notified of records to come, as long as a fetch waits for them."""
         if self._watch is not None or self.error is not None:
             return
         partition = self.partition

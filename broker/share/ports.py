@@ -19,5 +19,5 @@ class ShareState(Protocol):
         ...
 
     def write(self, key: SharePartitionKey, write: ShareStateWrite) -> Deferred[ErrorCode]:
-        """Keep changes; whoever needs an order waits for the answer."""
+        """Keep changes; a caller that needs an order waits for the answer."""
         ...

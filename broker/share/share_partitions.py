@@ -2,8 +2,8 @@
 
 Rules
 1. A share partition is made by the first fetch of a group that finds its partition led here, and
-   ends as `LedSharePartition` says; when nobody of its group has a session here any more, it ends
-   as soon as nothing is left to be done.
+   ends as `LedSharePartition` says; when no member of its group has a session here any more, it
+   ends as soon as nothing is left to be done.
 2. A session ends with its connection. What its member has of the session's partitions is taken back
    then, and when the member ends it.
 

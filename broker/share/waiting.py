@@ -6,7 +6,7 @@ members cost as much as one.  A fetch that has looked goes to the back.
 
 Rules
 1. A fetch that is woken has the turn, until it has looked at this share partition, or has gone.
-2. Each change gives each waiting fetch one turn at most; nobody is woken twice for nothing.
+2. Each change gives each waiting fetch one turn at most; none is woken twice for nothing.
 3. Waking runs nothing: a fetch goes on in a turn of the event loop of its own.
 
 A core but for `Deferred`. Owned by `LedSharePartition`; the handler of ShareFetch makes waiters.

@@ -199,6 +199,6 @@ class LogCleaner:
 def _rest(seconds: float) -> None:
     """Let the event loop have the interpreter; the thread ends here once the broker stops."""
     if trio.lowlevel.in_trio_run():
-        return  # done in place: nobody else would run meanwhile, and time may be virtual
+        return  # done in place: no other task would run meanwhile, and time may be virtual
     trio.from_thread.check_cancelled()
     time.sleep(seconds)

@@ -326,7 +326,7 @@ def by_topic(items: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicP
 
 
 def _is_missing(error: KafkaClientError, deadline: Deadline) -> bool:
-    """Whether a topic is still not there after brokers had the time to hear of a new one."""
+    """Whether a topic is still not there after brokers had the time to learn of a new one."""
     return (
         isinstance(error, UnknownTopicOrPartitionError)
         and deadline.attempts >= _ATTEMPTS_FOR_NEW_TOPICS

@@ -132,7 +132,7 @@ async def fence_producers(
     for transactional_id in _transactional_ids(transactional_ids):
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
-            # For an id that nobody has used yet: it is not to linger.
+            # For an id that was never used: it is not to linger.
             transaction_timeout_ms=max(int(deadline.request_timeout_s * 1000), 1),
         )
         try:

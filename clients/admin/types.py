@@ -360,7 +360,7 @@ class TransactionDescription:
 
 
 class FencedProducer(NamedTuple):
-    """The id and epoch that shut out whoever has an older epoch."""
+    """The id and epoch that fence producers with an older epoch."""
 
     producer_id: int
     producer_epoch: int

@@ -179,7 +179,7 @@ class ClientHost:
 
     @property
     def _is_orphaned(self) -> bool:
-        """Whether nobody is left who could close the client."""
+        """Whether no one is left who could close the client."""
         return self._loop.is_closed() or not self._owner.is_alive()
 
     # -- calling --------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class ClientHost:
         """Run a call in the clients' thread and return what it returns.
 
         Args:
-            give_back: called there with what was returned to nobody: the task was cancelled.
+            give_back: called there with a result that was not returned: the task was cancelled.
 
         Raises:
             ClosedError: the client is not open, or was closed meanwhile.

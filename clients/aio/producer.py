@@ -2,8 +2,8 @@
 
 `send` puts a record into the open batch of its partition at once, in the program's own thread: only
 the first record of each batch, and what has to be looked at, goes through the clients' thread. So
-the change of threads is paid once per batch. Whoever awaits deliveries of one batch is woken by one
-call. Everything else is as in `clients.producer`.
+the change of threads is paid once per batch. Tasks that await deliveries of one batch are woken by
+one call. Everything else is as in `clients.producer`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kraftrio.clients.serialization import K, V
 
 
 class BatchEnds:
-    """Wakes whoever waits for the end of a batch: all of them by one call from the other thread."""
+    """Wakes all tasks that wait for the end of a batch by one call from the other thread."""
 
     def __init__(self, host: ClientHost) -> None:
         self._host = host

@@ -3,9 +3,9 @@
 Rules:
 1. The first client that is opened starts the thread, the last one that is closed ends it, and waits
    for its end: no thread is left behind, and none is a daemon.
-2. While a task of Trio's runs, it holds `lock`. So whoever holds the lock may touch what tasks own,
-   as a task of its own would between two waits, but wake none: that is what is read, and appended
-   to, once per record without a change of threads.
+2. While a task of Trio's runs, it holds `lock`. So a thread that holds the lock may touch what
+   tasks own, as a task of its own would between two waits, but wake none: that is what is read, and
+   appended to, once per record without a change of threads.
 3. A forked process has no such thread: what was open is closed there, and it may open its own.
 
 Called by: `host`.
@@ -39,7 +39,7 @@ class _HoldLock(trio.abc.Instrument):
 
 
 class _NoThread(AbstractContextManager[None]):
-    """Stands for the lock in a forked process: whoever wants it hears that the client is closed."""
+    """Stands for the lock in a forked process: taking it raises ClosedError."""
 
     def __enter__(self) -> NoReturn:
         raise ClosedError("the client was opened before this process was forked: open another one")
@@ -84,7 +84,7 @@ class ClientThread:
             return thread
 
     def leave(self) -> None:
-        """End the thread if nobody else uses it, and wait for that unless it is this one."""
+        """End the thread if no other client uses it, and wait for that unless it is this one."""
         with self._changing:
             self._users -= 1
             if self._users:

@@ -1,7 +1,8 @@
 """Why a command failed, as one sentence and an exit status.
 
 Owns `CommandError`, the exit statuses, and `explain`, which says what an expected error means to
-whoever typed the command. An error that `explain` does not know is a bug, and keeps its traceback.
+the user who typed the command. An error that `explain` does not know is a bug, and keeps its
+traceback.
 
 Called by: the commands, and the root of the command line.
 """

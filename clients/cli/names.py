@@ -2,7 +2,7 @@
 
 Owns `TOPIC` and `GROUP`, the types of such arguments and options. Rules:
 1. The cluster is that of the options typed so far, or else of the environment, as for the command.
-2. Somebody waits at a prompt: if no broker answers within a second, or one refuses the client,
+2. A user waits at a prompt: if no broker answers within a second, or one refuses the client,
    nothing is completed.
 3. Kafka's own topics are completed once an underscore was typed.
 

@@ -3,10 +3,10 @@
 Owns positions and pauses; what was fetched is `fetch_buffer`'s. Rules:
 1. A partition's `position` moves only when records are handed over (`handed_over`), or over what
    is never handed over (control batches, aborted transactions, gaps). Fetching runs ahead of it,
-   from `fetch_offset` on. `settle` is called before a position is looked at or changed: whoever
-   hands over records may report them later.
+   from `fetch_offset` on. `settle` is called before a position is looked at or changed: the caller
+   that hands over records may report them later.
 2. Each change of the position from outside (`seek`, a reset, a new leader epoch) throws away what
-   was fetched ahead and makes `version` grow, so that nobody goes on with what was taken before,
+   was fetched ahead and makes `version` grow, so that no caller goes on with what was taken before,
    and answers that are still under way are not taken; `interrupt` is called.
 3. Bounded: a broker is asked for at most `fetch_max_bytes` at a time, less what of its answers
    nobody has taken yet, and not at all before each partition that it leads has but one answer
@@ -256,4 +256,4 @@ class AssignedPartitions:
 
 
 def _nothing() -> None:
-    """What is called before somebody wants to know."""
+    """What is called before positions are looked at."""

@@ -78,6 +78,6 @@ class AutoCommit:
 
 
 def log_failure(offsets: object, error: KafkaClientError | None) -> None:
-    """Log the failure of a commit that nobody waits for."""
+    """Log the failure of a commit that is not waited for."""
     if error is not None:
         logger.warning("offsets were not committed: %s", error)

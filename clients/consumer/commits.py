@@ -92,7 +92,7 @@ class _Commit:
         self.done = trio.Event()
 
     def give_up(self) -> None:
-        """Tell whoever waits that it is not known whether it was committed."""
+        """Report to those that wait that it is not known whether it was committed."""
         self.failure = ClosedError("the consumer was closed before the commit was answered")
         self.done.set()
 
@@ -128,7 +128,7 @@ class Commits:
 
         Args:
             timeout_s: None is default_api_timeout_ms.
-            is_automatic: nobody has asked for it, so partitions that are gone do not matter.
+            is_automatic: not asked for by the program, so partitions that are gone do not matter.
 
         Raises:
             TimedOutError, KafkaClientError: as `OffsetClient.commit`.
@@ -206,7 +206,7 @@ class Commits:
                 self._fail(error)
 
     async def _try_once(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Send it once; again only where the member need not do anything but hear of its epoch."""
+        """Send it once; again only where the member need not do anything but learn its epoch."""
         try:
             await attempt()
         except RetriableError as error:
@@ -267,7 +267,7 @@ class Commits:
         return GroupMetadata(self._offsets.group_id) if membership is None else membership.metadata
 
     def reader(self) -> GroupMetadata | None:
-        """Return as which member committed offsets are asked for; None: as nobody."""
+        """Return as which member committed offsets are asked for; None: as no member."""
         return None if self.membership is None else self.membership.reader
 
     def _refusal(self) -> KafkaClientError | None:

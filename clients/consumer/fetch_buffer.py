@@ -1,4 +1,4 @@
-"""What was fetched and nobody has taken yet: chunks of partitions, whose turn comes round.
+"""What was fetched and not taken yet: chunks of partitions, whose turn comes round.
 
 Rules:
 1. Partitions take turns: one batch, or one run of batches, of each.
@@ -169,4 +169,4 @@ def _is_finished(chunk: Chunk) -> bool:
 
 
 def _nothing() -> None:
-    """What is called before somebody wants to know."""
+    """What is called before the buffer is looked at."""

@@ -55,7 +55,7 @@ class Handover:
 
     Attributes:
         records: what is left of the run that is handed over one by one.
-        handed: the last of them that was returned; whoever takes one from `records` sets it.
+        handed: the last of them that was returned; the code that takes one from `records` sets it.
     """
 
     def __init__(

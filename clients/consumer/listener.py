@@ -1,4 +1,4 @@
-"""How an application hears of its partitions: its listener, and how that is called.
+"""How an application is notified of its partitions: its listener, and how that is called.
 
 Listeners may be sync or async. What one raises comes out of the application's next poll, and the
 rebalance goes on.

@@ -376,8 +376,8 @@ class OffsetClient:
     def _fetch_request(
         self, by_topic: dict[str, list[int]], topic_ids: Mapping[str, bytes], version: int
     ) -> OffsetFetchRequest:
-        # Offsets that an open transaction may still change are waited for: whoever goes on without
-        # would do again what that transaction has done.
+        # Offsets that an open transaction may still change are waited for: a consumer that goes on
+        # without would do again what that transaction has done.
         is_stable = version >= 7
         if version < _GROUPS_VERSION:
             topics = [
@@ -429,7 +429,7 @@ class OffsetClient:
         topic_ids: Mapping[str, bytes],
         member: GroupMetadata,
     ) -> None:
-        """Commit offsets for a member (or for nobody in particular: generation -1).
+        """Commit offsets for a member (or for no member: generation -1).
 
         Args:
             topic_ids: of the topics that the offsets are of; zeros for those that are not known.
@@ -503,7 +503,7 @@ class OffsetClient:
             )
 
 
-# The member will hear of these by itself; then it has another epoch, or nothing to read.
+# The member will find these out by itself; then it has another epoch, or nothing to read.
 _RETRIED = RETRIED_OF_COORDINATOR | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 
 

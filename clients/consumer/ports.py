@@ -97,4 +97,4 @@ class GroupMember(Protocol):
         """Do what the membership wants done, as long as the consumer is open."""
 
     async def run_heartbeats(self) -> None:
-        """Tell the coordinator, as long as the consumer is open, that the member lives."""
+        """Send heartbeats to the coordinator as long as the consumer is open."""

@@ -1,4 +1,4 @@
-"""What a consumer hands over: records, and batches that are decoded only when somebody looks.
+"""What a consumer hands over: records, and batches that are decoded only when they are read.
 
 Owns `ConsumerRecord`, `ConsumerBatch`, and `split_records`, which splits what a broker sent for one
 partition into batches. Rules:
@@ -361,7 +361,7 @@ def split_records(
 
 
 class _AbortedFilter:
-    """Tells which batches are of aborted transactions; batches come in the order of offsets."""
+    """Knows which batches are of aborted transactions; batches come in the order of offsets."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)

@@ -144,7 +144,7 @@ class HeartbeatMember:
         return Idle()
 
     def _begin(self, now_ms: float) -> None:
-        """Join, if the member is not in the group and somebody would look at what it gets."""
+        """Join, if the member is not in the group, and the application subscribes and polls."""
         if self.state.is_out and self._is_subscribed and not self.pace.poll_is_overdue(now_ms):
             self.member_epoch = JOIN_EPOCH
             self._heartbeats.forget()
@@ -264,7 +264,7 @@ class HeartbeatMember:
         self._move(HeartbeatMemberState.STABLE if is_done else HeartbeatMemberState.RECONCILING)
 
     def heartbeat_failed(self, request: Any, now_ms: float) -> None:
-        """No coordinator was found, or the answer was lost: nobody knows what it has heard."""
+        """No coordinator was found, or the answer was lost: it is unknown what it has got."""
         if request is self._sent:
             self._sent = None
             self._heartbeats.forget()

@@ -3,7 +3,7 @@
 Rules:
 1. One heartbeat is under way at a time.
 2. The coordinator says how long it wants to wait between two (`interval_ms`); the time counts from
-   when the last one was sent. What the coordinator should hear at once makes one due now.
+   when the last one was sent. What the coordinator should know at once makes one due now.
 3. One that was not answered is repeated after a pause that doubles.
 4. An application that has not polled for max_poll_interval_ms has stayed away too long.
 

@@ -56,4 +56,4 @@ class HeartbeatRequests(Protocol):
         """Return the heartbeat by which the member leaves."""
 
     def forget(self) -> None:
-        """Send everything with the next one: nobody knows what the coordinator has heard."""
+        """Send everything with the next one: it is unknown what the coordinator has got."""

@@ -51,7 +51,7 @@ class HeartbeatMemberState(Enum):
 
     @property
     def is_out(self) -> bool:
-        """Whether the member joins as soon as somebody polls."""
+        """Whether the member joins as soon as the application polls."""
         return self in _OUT
 
     @property

@@ -107,7 +107,7 @@ async def _read(consumer: Consumer, where: TopicPartition, first: int, end: int)
 
 
 def row_number(record: ConsumerRecord) -> int | None:
-    """Return the row that a record says it is; None if it is somebody else's."""
+    """Return the row that a record says it is; None if the pipeline did not write it."""
     for name, content in record.headers:
         if name == ROW_HEADER and content is not None and content.isdigit():
             return int(content)

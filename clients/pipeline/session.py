@@ -1,8 +1,8 @@
 """The Spark session: started quietly, with what the Kafka connector needs, in words for users.
 
-Spark and its JVM write hundreds of lines that nobody asked for. All of it goes to a log file: the
+Spark and its JVM write hundreds of lines that were not asked for. All of it goes to a log file: the
 JVM inherits our stdout and stderr, so both point there while it is started. What we print ourselves
-goes where it always went. Python's own logging, as far as nobody has set it up, goes there, too.
+goes where it always went. Python's own logging, as far as it is not set up, goes there, too.
 
 Called by: `query`, `report`.
 """

@@ -108,7 +108,7 @@ async def _wait_led(admin: Admin, names: Iterable[str]) -> dict[str, TopicMetada
             if len(found) == len(wanted):
                 await ends(admin, found)
                 return found
-            await trio.sleep(0.1)  # not all brokers have heard of it yet
+            await trio.sleep(0.1)  # not all brokers know it yet
     raise PipelineError("the topics were made, but their partitions find no leaders")
 
 

@@ -5,7 +5,7 @@ of one record. Rules:
 1. A record adds no object of its own to a batch: values, keys and timestamps are columns. They
    become bytes when the batch is sent for the first time and are given up then.
 2. A batch ends once: delivered with a base offset, failed with an error, or split into parts, which
-   then hold its records. Whoever waits for a record goes on waiting for its part.
+   then hold its records. A task that waits for a record goes on waiting for its part.
 3. Sequences may be changed while older bytes are still being sent, so bytes are never changed
    in place.
 

@@ -19,7 +19,7 @@ class BufferPool:
         self.waiters = 0  # how many wait for memory
 
     def reserve(self, size_bytes: int) -> bool:
-        """Take memory; False if there is not as much, or somebody waits for memory."""
+        """Take memory; False if there is not as much, or a sender waits for memory."""
         return not self.waiters and self.grant(size_bytes)
 
     def grant(self, size_bytes: int) -> bool:

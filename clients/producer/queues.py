@@ -85,7 +85,7 @@ class TopicQueues:
     def __init__(self, name: str) -> None:
         self.name = name
         self.topic_id = ZERO_UUID
-        self.used_ms = 0.0  # when the cluster was last told that it is in use
+        self.used_ms = 0.0  # when it was last reported to the cluster as in use
         self.queues: list[PartitionQueue] = []  # of the partitions it has
         self.all_queues: list[PartitionQueue] = []  # and of those it had before it was re-created
         self.sticky: PartitionQueue | None = None

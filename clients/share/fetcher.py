@@ -64,7 +64,7 @@ from kraftrio.wire.messages.share_fetch import (
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_DELAY_S = 3.0  # of an acknowledgement that nobody waits for
+_LONGEST_DELAY_S = 3.0  # of an acknowledgement that is not waited for
 
 # The partition has another leader, which newer metadata will name.
 _MOVED = frozenset(

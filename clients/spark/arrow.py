@@ -7,7 +7,7 @@ Arrow batch with the columns of Spark's `kafka` format, and `arrow_schema`, thei
    first byte of each record's length, then of each timestamp, and so on. Only headers, if they are
    asked for, are read one by one.
 2. It decides as `wire.record_walk` does: a record whose fields do not end where its length says is
-   INVALID_RECORD. Headers that nobody asked for are not looked into.
+   INVALID_RECORD. Headers that were not asked for are not looked into.
 3. Keys and values are one copy away from the fetched bytes: they are named by where they lie in
    them, then gathered at once.
 

@@ -145,7 +145,7 @@ def _visible(answer: Fetched, options: FetchOptions) -> Iterator[BatchHeader]:
 
 
 class AbortedFilter:
-    """Tells which batches belong to aborted transactions; they come in the order of offsets."""
+    """Knows which batches belong to aborted transactions; they come in the order of offsets."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)

@@ -58,7 +58,7 @@ class Planner:
 
     def __init__(self, options: ReadOptions) -> None:
         self.topic_ids: dict[str, bytes] = {}  # as of the last round
-        self.recreated: set[str] = set()  # topics; whoever has taken note of one takes it out
+        self.recreated: set[str] = set()  # topics; each is removed once it was noted
         self._former_ids: set[bytes] = set()
         self._options = options
 

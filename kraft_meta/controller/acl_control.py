@@ -2,7 +2,7 @@
 
 Behaviour: each ACL, and each filter, succeeds or fails alone. An ACL that exists already is created
 again without a record; one that two filters of a request agree with is named by both of them.
-That the principal may do this was asked by whoever took the request.
+The receiver of the request has asked whether the principal may do this.
 
 Called by: controller.py. Kafka's counterpart: AclControlManager, and for the names AclApis.
 """

@@ -375,7 +375,7 @@ class ClusterControl:
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, context: DecisionContext
     ) -> ControllerResult:
-        """Give a broker a block of producer ids that nobody else gets (KIP-730)."""
+        """Give a broker a block of producer ids of its own (KIP-730)."""
         try:
             check_broker_epoch(context.image, request.broker_id, request.broker_epoch)
         except KafkaError as error:

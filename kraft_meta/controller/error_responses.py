@@ -1,7 +1,7 @@
 """The response that refuses a whole controller request with one error: `error_response`.
 
 Behaviour: APIs with a top-level error carry it there, others in every item that was asked about.
-Called by: quorum/active_controller.py, the controller listener (NOT_CONTROLLER), and whoever
+Called by: quorum/active_controller.py, the controller listener (NOT_CONTROLLER), and what
 answers for a controller that cannot be reached.
 """
 

@@ -1,6 +1,6 @@
 """How many partitions clients may create and delete: `controller_mutation_rate` (KIP-599), sans-IO.
 
-Owns: `MutationQuotas`, a bucket for whoever shares a limit, and `Mutations`, what one request may
+Owns: `MutationQuotas`, a bucket for all that share a limit, and `Mutations`, what one request may
 change. Rules (Kafka's)
 1. A bucket fills at the limit's rate, up to what that is in all windows. What is created or deleted
    is taken out of it, a token for each partition, also more than there is: then it owes.

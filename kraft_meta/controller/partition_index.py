@@ -75,7 +75,7 @@ class PartitionIndex:
         return bool(self._led.get(broker_id))
 
     def leaderless(self, image: MetadataImage) -> list[Located]:
-        """Return the partitions that nobody leads."""
+        """Return the partitions without a leader."""
         return _located(image, self._leaderless)
 
     def imbalanced(self, image: MetadataImage) -> list[Located]:

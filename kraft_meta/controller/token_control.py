@@ -84,7 +84,7 @@ class TokenControl:
         return self._next_check_ms
 
     def expire(self, image: MetadataImage, now_ms: float) -> list[MetadataRecord]:
-        """Return the records that remove what nobody may use any more, if it is time to look."""
+        """Return the records that remove expired tokens, if it is time to look."""
         if self._next_check_ms is None or now_ms < self._next_check_ms:
             return []
         wall_ms = self._wall_ms()

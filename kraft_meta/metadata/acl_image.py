@@ -71,7 +71,7 @@ class AclFilter(NamedTuple):
 
     @classmethod
     def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-        """Return the filter of a request; a part of a kind that nobody knows is UNKNOWN."""
+        """Return the filter of a request; a part of an unknown kind is UNKNOWN."""
         return cls(
             ResourceType(asked.resource_type_filter),
             asked.resource_name_filter,

@@ -53,7 +53,7 @@ class ImagePart(ABC, Generic[K, V]):
 
     Class attributes:
         FIELD: the field of `MetadataImage`.
-        RECORDS: the records that are this part's and nobody else's.
+        RECORDS: the records that are this part's alone.
 
     Attributes:
         previous: the part as it was.

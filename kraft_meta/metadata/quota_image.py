@@ -4,7 +4,7 @@ A quota is a value under a key (`producer_byte_rate` ...) of an entity: a user, 
 or an address. The default of a kind of entity is an entity, too, whose name is empty: no other has
 an empty name.
 
-Called by: image.py; the controller, which changes quotas; requests about them; whoever enforces
+Called by: image.py; the controller, which changes quotas; requests about them; what enforces
 them. Kafka's counterparts: ClientQuotasImage, ClientQuotaEntity.
 """
 

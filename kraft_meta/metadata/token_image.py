@@ -35,7 +35,7 @@ class DelegationToken(NamedTuple):
     expiry_ms: int
 
     def is_expired(self, now_ms: float) -> bool:
-        """Whether nobody may use it any more."""
+        """Whether it has expired."""
         return self.max_ms < now_ms or self.expiry_ms < now_ms
 
     def may_be_renewed_by(self, principal: str) -> bool:

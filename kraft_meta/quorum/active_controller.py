@@ -40,7 +40,7 @@ class NotController:
     """The answer of a node that is not the active controller.
 
     Attributes:
-        may_be_decided: the request was decided before this node stopped leading, and nobody knows
+        may_be_decided: the request was decided before this node stopped leading, and it is unknown
             here whether the decision is committed; else it had no effect at all.
     """
 

@@ -6,7 +6,7 @@ Owns: the id of the cluster as far as this node knows it. Rules:
    draws it. Where and how the voters are addressed does not matter.
 3. Another id is ClusterIdError, with both ids and what says so.
 
-Called by: whoever names the cluster in a request or checks it; quorum/service.py (`learn`).
+Called by: what names the cluster in a request or checks it; quorum/service.py (`learn`).
 """
 
 from __future__ import annotations

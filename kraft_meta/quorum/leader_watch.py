@@ -1,6 +1,6 @@
 """Follows who leads the quorum, for callbacks and for the log: `LeaderWatch`.
 
-Rules: callbacks hear of every change of leader or epoch. A line is logged when there is another
+Rules: callbacks run on every change of leader or epoch. A line is logged when there is another
 leader; when there has been none for longer than an election takes, a warning; while a new cluster
 waits for its voters, or a voter for a leader to catch up with, one now and then.
 
@@ -62,7 +62,7 @@ class LeaderWatch:
         self._check_missing_voters(core, now_ms)
 
     def _check_leader(self, now_ms: float) -> None:
-        """Log who leads, and that nobody does if that lasts."""
+        """Log who leads, and that there is no leader if that lasts."""
         leader_id, epoch = self._leader
         if leader_id == NO_NODE:
             if self._leaderless_since_ms is None:

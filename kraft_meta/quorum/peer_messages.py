@@ -79,7 +79,7 @@ class PeerMessages:
         return deferred
 
     def send(self, message: Message) -> None:
-        """Send a message of the core: an answer to whoever asked, a request to its voter."""
+        """Send a message of the core: an answer to its sender, a request to its voter."""
         deferred = self._asked.pop(message.request_id, None)
         if deferred is not None:
             assert not isinstance(message, Request)
@@ -88,7 +88,7 @@ class PeerMessages:
             self._peers.send(message)
 
     def peer_unreachable(self, node_id: int, *, refused: bool = True) -> None:
-        """Learn that what was sent to a node is lost; refused: nobody listens there."""
+        """Learn that what was sent to a node is lost; refused: nothing listens there."""
         if self._core is not None:
             self._core.peer_unreachable(node_id, self._clock.monotonic_ms(), refused=refused)
             self._on_input()

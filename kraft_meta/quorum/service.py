@@ -59,7 +59,7 @@ class QuorumService:
     Attributes:
         config: who is in the quorum.
         identity: which cluster this is, as far as is known.
-        voters: who votes; whoever keeps connections to the voters subscribes.
+        voters: who votes; what keeps connections to the voters subscribes.
         messages: what this node and the others of the quorum say to each other.
         snapshots: of the metadata, out and in.
         leadership_transfer: how this node stops leading.
@@ -321,7 +321,7 @@ class QuorumService:
         self._leader_watch.check(self._core, self._clock.monotonic_ms())
 
     async def _let_sockets_be_read(self, core: RaftCore, active: ActiveController) -> None:
-        """Let what waits in sockets be heard before a deadline is acted on.
+        """Let what waits in sockets be read before a deadline is acted on.
 
         After this process stood still every connection has something: each takes a few turns of the
         event loop to read it and to hand it on.

@@ -41,7 +41,7 @@ class ElectionPace:
     def first_election_ms(self, now_ms: float) -> float:
         """Return when a voter that has just started asks for pre-votes: soon.
 
-        A pre-vote disturbs nobody, and its answers show who leads, if anybody does.
+        A pre-vote does no harm, and its answers show who leads, if anybody does.
         """
         return now_ms + self._rng.random() * self._config.election_timeout_ms / 10
 

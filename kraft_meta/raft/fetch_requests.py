@@ -107,7 +107,7 @@ class FetchRequests:
         self._schedule.sent = None
 
     def ask_any_at(self, time_ms: float) -> None:
-        """Ask some voter at a time who leads, unless a leader is heard from before."""
+        """Ask some voter at a time who leads, unless a leader shows up before."""
         self._schedule.next_ms = time_ms
 
     # ---- answers

@@ -36,12 +36,12 @@ class LeaderLoss:
         self._end_epoch(role, rank, now_ms)
 
     def on_no_longer_leads(self, role: Follower, now_ms: float) -> None:
-        """Act on the leader's answer that nobody leads this epoch any more."""
+        """Act on the leader's answer that this epoch has no leader any more."""
         rank = self._rank_behind(role.leader_id) if self._state.may_stand else 0
         self._end_epoch(role, rank, now_ms)
 
     def on_refused(self, role: Follower, now_ms: float) -> None:
-        """Learn that nobody listens at the leader's address (rule 2)."""
+        """Learn that nothing listens at the leader's address (rule 2)."""
         if role.is_suspected:
             return
         deadline_ms = self._pace.after_suspicion_ms(self._rank_behind(role.leader_id), now_ms)
@@ -59,5 +59,5 @@ class LeaderLoss:
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, deadline_ms)
 
     def _rank_behind(self, leader_id: int) -> int:
-        """Return this voter's place in the order in which voters try when nobody has named one."""
+        """Return this voter's place in the order in which voters try when none was named."""
         return self._state.quorum.voters.others(leader_id).index(self._state.node_id)

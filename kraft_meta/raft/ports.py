@@ -136,7 +136,7 @@ class Peers(Protocol):
 
 
 class NoPeers:
-    """The peers of a quorum of one: there is nobody to talk to."""
+    """The peers of a quorum of one: there are none."""
 
     def send(self, message: Message) -> None:
         raise AssertionError(f"a quorum of one has nobody to send {message!r} to")

@@ -277,7 +277,7 @@ class QuorumState:
         self._move(Follower(leader_id, fetch_deadline_ms))
 
     def become_resigned(self, role: Resigned) -> None:
-        """Give up leading; the epoch's leader stays known, so nobody else is accepted in it."""
+        """Give up leading; the epoch's leader stays known, so no other is accepted in it."""
         self.leader_id = self.node_id
         self._move(role)
 

@@ -79,7 +79,7 @@ class RaftCore:
         snapshots: a snapshot from the leader, in the place of the log.
 
     Raises:
-        CommittedRecordsError: a quorum of one lacks what it had committed; nobody else has it.
+        CommittedRecordsError: a quorum of one lacks what it had committed; no other node has it.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class RaftCore:
     def peer_unreachable(self, node_id: int, now_ms: float, *, refused: bool) -> None:
         """Learn that a message to a node was lost with its connection.
 
-        refused: nobody listens there. Else the connection broke or could not be made, which says
+        refused: nothing listens there. Else the connection broke or could not be made, which says
         less: the node may only be slow.
         """
         requests = self._requests

@@ -26,7 +26,7 @@ any point leaves the truth. Owns: `VoterMemory`, sans-IO. Rules for a voter that
    proven at once. In a larger quorum one that was not asked may still win E + 1 with the forgotten
    vote; there the voter is proven once an epoch after E + 1 begins, or E + 1 has its leader. Until
    then it grants pre-votes, which promise nothing, so that such an epoch can begin.
-5. A new cluster has no proven voter, so that nobody could vouch for anybody. It is founded by an
+5. A new cluster has no proven voter, so that none could vouch for another. It is founded by an
    election in which every voter says that it has nothing either: a candidate with an empty log
    needs the votes of all voters, for its pre-vote and for its vote. One that has data ends this: it
    grants nothing to an empty log; one that is away does, too. A voter that is asked for its vote by

@@ -24,7 +24,7 @@ _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def _complain(text: str) -> None:
-    """Tell on standard error why the command ends; whether anybody can read it changes nothing."""
+    """Print why the command ends on standard error, if that can be written to."""
     from kraftrio.base.line_output import STANDARD_ERROR, LineOutput
 
     LineOutput(STANDARD_ERROR).write(f"kraftrio: {text}\n")

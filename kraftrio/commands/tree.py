@@ -75,7 +75,7 @@ def _end(error: BaseException) -> int | None:
         case KeyboardInterrupt() | click.Abort():
             return EXIT_INTERRUPTED
         case BrokenPipeError():
-            # Whoever read it has seen enough; what is left must not complain when Python ends.
+            # The reader has seen enough; what is left must not complain when Python ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_REFUSED
     sentence = explain(error)

@@ -250,7 +250,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         return Snapshot(disks, wall_ms)
 
     def _seconds_of(self, snapshot: Snapshot) -> float:
-        """When it was taken, as the story tells times; negative: before this run."""
+        """When it was taken, as the story gives times; negative: before this run."""
         return (snapshot.wall_ms - self._world.start_wall_ms) / 1000
 
     async def restore(self, snapshot: Start) -> None:

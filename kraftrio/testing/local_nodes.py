@@ -70,7 +70,7 @@ class Ports(SystemNetwork):
         self._held: dict[int, socket.socket] = {}
 
     def hold(self) -> int:
-        """Listen on a free port; connections wait there until somebody binds it."""
+        """Listen on a free port; connections wait there until a node takes the port."""
         sock = super().bind(HOST, 0)
         port: int = sock.getsockname()[1]
         self._held[port] = sock
@@ -84,7 +84,7 @@ class Ports(SystemNetwork):
         return held or super().bind(host, port, backlog=backlog, ipv6_only=ipv6_only)
 
     def close(self) -> None:
-        """Close what nobody has asked for."""
+        """Close what was not asked for."""
         while self._held:
             _, sock = self._held.popitem()
             sock.close()

@@ -92,7 +92,7 @@ class _LogOfNodes(logging.Filter):
                     logging.getLogger(name).removeFilter(self)
             for name, level in self._levels.items():
                 logger = logging.getLogger(name)
-                if logger.level == logging.INFO:  # nobody has set another one meanwhile
+                if logger.level == logging.INFO:  # no other one was set meanwhile
                     logger.setLevel(level)
             self._levels.clear()
 

@@ -77,7 +77,7 @@ def token_source(
 
 
 class _UnsecuredTokens:
-    """Makes tokens that nobody has signed."""
+    """Makes unsigned tokens."""
 
     def __init__(self, options: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
         self._claims = unsecured_claims(options)

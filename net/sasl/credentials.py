@@ -90,7 +90,7 @@ class _BearerCredentials:
 
 
 def nonces(rng: random.Random) -> Callable[[], str]:
-    """Return what makes the nonces of SCRAM: texts that nobody can guess."""
+    """Return what makes the nonces of SCRAM: unguessable texts."""
     return lambda: base64.b64encode(rng.randbytes(_NONCE_BYTES)).decode()
 
 

@@ -263,7 +263,7 @@ class TlsSocket:
 
     def close(self) -> None:
         """Say that nothing follows, as far as that goes out now, and close."""
-        # It waits for the peer's own farewell: nobody else does.
+        # It waits for the peer's own farewell: nothing else does.
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Arrays whose entries are made when somebody iterates over them, and dropped right after.
+"""Arrays whose entries are made on iteration, and dropped right after.
 
 A request of a few megabytes may hold millions of entries. Held as objects they would take a hundred
 times its memory, and be freed, or looked at by the garbage collector, in one go that takes long. So

@@ -194,7 +194,7 @@ def explanation(
     """Declare a string that says to people what went wrong.
 
     Such a text quotes what a client sent, which may fill a string by itself, so it is cut to fit:
-    an answer that cannot be sent would tell less.
+    an answer that cannot be sent would say less.
     """
     field = string(versions, nullable=nullable, default=default, ignorable=ignorable)
     field.is_explanation = True

@@ -9,7 +9,7 @@ Rules
 - The caller reads into `receive_buffers()` and reports the count to `bytes_received()`, which
   returns every frame that is whole by then.  A frame larger than one read is received straight
   into its own buffer, without a further copy.
-- A returned frame is a writable view of a buffer that nobody else uses as long as there is a view
+- A returned frame is a writable view of a buffer that nothing else uses as long as there is a view
   of it, so that offsets may be stamped in place.
 - Every request but a Produce with acks=0 takes a `ResponseSlot`.  Slots leave in the order they
   were opened, however late they are filled.

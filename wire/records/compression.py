@@ -163,7 +163,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _cramjam() -> Any:
-    """The library of snappy's raw blocks: 1.5 MB that a broker needs once somebody uses snappy."""
+    """The library of snappy's raw blocks: 1.5 MB that a broker needs once a client uses snappy."""
     import cramjam
 
     return cramjam

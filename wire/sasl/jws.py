@@ -1,6 +1,6 @@
 """JSON Web Tokens in their compact form (RFC 7515, RFC 7519): their parts, and unsecured ones.
 
-Rule: what is read here is what the token says, not what is true: nobody has checked a signature.
+Rule: what is read here is what the token says, not what is true: no signature has been checked.
 
 Called by: `net/sasl` (makes unsecured tokens, looks when one expires) and the broker's
 `security/sasl/` (checks tokens).

@@ -3,7 +3,7 @@
 A password is never normalized (SASLprep): clients of Kafka do not, and would be refused.
 
 Called by: both sides of an exchange, the controller (`AlterUserScramCredentials` brings salted
-passwords), and whoever makes a credential from a password.
+passwords), and what makes a credential from a password.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class FetchHandlers:
         on_close.append(waiter.drop)
         waiter.woken.then(lambda _: answer())
         waiter.park(reading.waiters, self._timers, request.max_wait_ms)
-        if fetch.session is not None:  # it hears of every partition of the session
+        if fetch.session is not None:  # it is notified of every partition of the session
             fetch.session.parked = ParkedFetch(waiter, answer)
         return response
 

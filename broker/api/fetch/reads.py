@@ -203,7 +203,7 @@ class FetchReader:
         context: RequestContext,
         now_ms: float,
     ) -> OngoingFetch:
-        """Begin to work on a fetch; a follower's session hears from now on what changes."""
+        """Begin to work on a fetch; a follower's session is notified of changes from now on."""
         session = plan.session
         fetch = OngoingFetch(request, plan, replica_id)
         fetch.most_bytes = min(request.max_bytes, self._settings.max_bytes)

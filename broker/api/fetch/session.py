@@ -17,7 +17,7 @@ Rules
    follower a consumer's at once; else it grants none.
 6. A follower's session has a partition read only when it is due: named by the request, or changed
    since it was last answered as being at the log's end. A broker follows thousands of partitions,
-   few of which change from one fetch to the next. Whoever reads calls `FetchPlan.mark_up_to_date`,
+   few of which change from one fetch to the next. The reader calls `FetchPlan.mark_up_to_date`,
    the partition calls its `SessionWatch` when it changes; now and then some are read all the same.
 7. A follower that fetches again while its last fetch is parked has something to report. The
    handler looks for that one (`superseded_by`) and answers it before it plans the new one: what it
@@ -90,7 +90,7 @@ class FetchPart:
 class PackedParts:
     """Partitions that no session keeps, as tuples: many objects would hold up garbage collection.
 
-    Their `FetchPart`s are made whenever somebody iterates.
+    Their `FetchPart`s are made on iteration.
     """
 
     __slots__ = ("_parts",)
@@ -242,7 +242,7 @@ class SessionWatch:
         self._key = key
 
     def is_of(self, session: FetchSession, key: FetchKey) -> bool:
-        """Whether it is this session that hears of changes, by this key."""
+        """Whether it is this session that is notified of changes, by this key."""
         return self._session is session and self._key == key
 
     @property

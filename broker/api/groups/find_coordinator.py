@@ -114,7 +114,7 @@ class FindCoordinatorHandler:
 
 
 def _refusal(key_type: int, key: str, context: RequestContext) -> ErrorCode:
-    """Why a client does not hear of a coordinator, if it does not."""
+    """Why a client is not given a coordinator; NONE: it is."""
     if key_type == SHARE_KEY:
         if context.api_version < _SHARE_KEYS_VERSION:
             return ErrorCode.INVALID_REQUEST

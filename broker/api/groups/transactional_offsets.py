@@ -1,8 +1,8 @@
 """Serves TxnOffsetCommit: offsets of a group that count once a producer's transaction is committed.
 
 Behaviour
-- What does not exist is UNKNOWN_TOPIC_OR_PARTITION, and nobody is asked about it; what the client
-  may not read is TOPIC_AUTHORIZATION_FAILED.
+- What does not exist is UNKNOWN_TOPIC_OR_PARTITION, and the coordinator is not asked about it;
+  what the client may not read is TOPIC_AUTHORIZATION_FAILED.
 - The transaction is verified (KIP-890): its coordinator must know that the group's partition of
   `__consumer_offsets` is part of it. Then the group checks who commits; it may rebalance meanwhile.
 - An error of the transaction or the group is reported for each partition that exists.
@@ -10,7 +10,7 @@ Behaviour
 Version notes
 - 0 and 1 are sent by clients that cannot take COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296):
   COORDINATOR_NOT_AVAILABLE stands in its place.
-- 3 fences members by generation (KIP-447); before, whoever has the transaction may commit.
+- 3 fences members by generation (KIP-447); before, the owner of the transaction may commit.
 - 4 knows TRANSACTION_ABORTABLE; before, INVALID_TXN_STATE stands in its place.
 - 5 adds the partition to the transaction, without an AddOffsetsToTxn (transaction.version 2).
 """

@@ -13,7 +13,7 @@ Behaviour (Apache Kafka's)
   to write under it: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for the whole request.
 - Each topic is written to by those who may: TOPIC_AUTHORIZATION_FAILED for the others, before the
   gate, and again when it has let them wait.
-- What brokers keep in internal topics is nobody's to write: INVALID_TOPIC_EXCEPTION.
+- Clients may not write to brokers' internal topics: INVALID_TOPIC_EXCEPTION.
 - An idempotent batch that is already there is answered with its first offset (KIP-98).
 - A batch whose sequence does not follow is refused for that only when the followers have shown that
   this broker still leads: a leader deposed without knowing it has not seen what the producer sent

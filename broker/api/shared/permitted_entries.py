@@ -1,7 +1,7 @@
 """Serves what of an administrative request its sender may do: `permitted_entries`.
 
 Behaviour (Kafka's): each topic or resource that a request names is refused by itself, with the
-error of its kind, and nobody decides on it; the others are served as if they were alone.
+error of its kind, and is not decided on; the others are served as if they were alone.
 - CreateTopics needs CREATE on the cluster or on the topic. The settings of a new topic are shown to
   those who may describe its configuration.
 - DeleteTopics needs DELETE on the cluster or on the topic. A topic that was named by its id keeps

@@ -81,7 +81,7 @@ class CommitChange(Change):
 
 
 class Committer(NamedTuple):
-    """Who commits offsets of a group: a member, or somebody by hand, whose generation is negative.
+    """Who commits offsets of a group: a member, or a tool by hand, whose generation is negative.
 
     Attributes:
         generation_id: or the member epoch.

@@ -141,7 +141,7 @@ class ShareStateShard:
         return _written([self._record(key, stored, write, stored.state.leader_epoch, now)], None)
 
     def summary(self, key: SharePartitionKey) -> Outcome:
-        """Say how far a share partition is; nobody is fenced. The response is the state.
+        """Say how far a share partition is, without fencing. The response is the state.
 
         Raises:
             KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
@@ -326,7 +326,7 @@ class ShareStateShard:
         """Share partitions do not depend on who leads."""
 
     def unload(self, now: Now) -> Outcome:
-        """Stop: whoever leads next finds all of it in the log."""
+        """Stop: the next leader finds all of it in the log."""
         return Outcome()
 
 

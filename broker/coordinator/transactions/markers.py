@@ -1,7 +1,7 @@
 """The markers of decided transactions that are still to be written: which, and to which broker.
 
 Owns: `PendingMarkers`, a core without input or output. Rules
-1. A marker belongs on each partition of its transaction. It goes to whoever leads the partition in
+1. A marker belongs on each partition of its transaction. It goes to the leader of the partition in
    the newest image, as it is when the request is made; all that go to one broker share a request.
 2. A marker is written once its partition's leader says so. Until then it is sent again: after a
    back-off where it failed, at once where another broker leads the partition by now, even if the
@@ -49,7 +49,7 @@ _FENCED: Final = frozenset(
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition, -1: nobody now; and of which topic it is."""
+    """The leader of a partition, -1: none now; and of which topic it is."""
 
     leader: int
     topic_id: bytes
@@ -258,7 +258,7 @@ class PendingMarkers:
         pending.failures += 1
 
     def on_failed(self, sent: SentMarkers, now_ms: float) -> None:
-        """A broker will not answer; nobody knows what it has written."""
+        """A broker will not answer; it is unknown what it has written."""
         self._in_flight.remove(sent)
         for pending, partitions in sent.partitions.items():
             for topic_partition in sorted(partitions):

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from kraftrio.wire.primitives import TopicPartition
 
 TakeProducerId: TypeAlias = Callable[[], int | None]
-"""Gives a producer id that nobody else has; None: there is none at hand now."""
+"""Gives a new producer id; None: there is none at hand now."""
 
 TransactionVersion: TypeAlias = Callable[[], int]
 """The level of the feature `transaction.version` that the cluster is at: 0, 1 or 2."""
@@ -85,4 +85,4 @@ class MarkerSink(Protocol):
         """See that markers get into all partitions, then call the shard's `markers_written`."""
 
     def drop(self, coordinator_partition: int) -> None:
-        """Stop with everything that a partition decided; whoever leads it next goes on with it."""
+        """Stop with everything that a partition decided; its next leader goes on with it."""

@@ -101,7 +101,7 @@ def bumps_epoch(api_version: int) -> bool:
 def check_init_producer_id(
     request: InitProducerIdRequest, properties: TransactionProperties
 ) -> ErrorCode:
-    """Check what a request with a transactional id says, whoever its coordinator is."""
+    """Check what a request with a transactional id says, wherever its coordinator is."""
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if not request.transactional_id or has_id != has_epoch:

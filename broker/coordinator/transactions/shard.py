@@ -350,11 +350,11 @@ class TransactionShard:
             return self._make(follow_up, now)
         elif error is ErrorCode.REQUEST_TIMED_OUT:
             self._late_moves.append(follow_up)
-        # Else this broker does not lead the partition any more, and is about to hear of it.
+        # Else this broker does not lead the partition any more, and will soon be notified.
         return Outcome()
 
     def on_committed(self, end_offset: int) -> None:
-        """Let the moves that nobody waits for any more be made in the next step."""
+        """Let moves without a waiting request be made in the next step."""
         if self._late_moves:
             waiting: list[_Move] = []
             for move in self._late_moves:
@@ -505,7 +505,7 @@ class TransactionShard:
         self._leader_epoch = leader_epoch
 
     def unload(self, now: Now) -> Outcome:
-        """Stop: whoever leads next goes on with the decided transactions."""
+        """Stop: the next leader goes on with the decided transactions."""
         self._markers.drop(self._partition)
         return Outcome()
 

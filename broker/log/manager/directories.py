@@ -4,7 +4,7 @@
 <topic>-<partition>.<32 hex>-delete        a log whose topic is deleted; the name is cut so that
                                            the name keeps within 255 characters (KAFKA-4893)
 <topic>-<partition>.<32 hex>-future        a log being moved between log directories
-<topic>-<partition>.<32 hex>-stray         a log nobody knows
+<topic>-<partition>.<32 hex>-stray         an unknown log
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Logs on their way into another log directory: `<topic>-<partition>.<id>-future` (KIP-113).
 
 Owns: `FutureLogs`, the copies that will take the place of logs in service. Rules:
-1. A future log is a whole log that nobody but its mover reads, cleans or retains; there is at most
+1. A future log is a whole log that only its mover reads, cleans or retains; there is at most
    one for a partition, in another directory than the partition's log.
 2. `promote` makes it the partition's log by two renames: first it gets the plain name, then the
    log that was in service gets the name of a deleted one. A crash in between leaves two logs with

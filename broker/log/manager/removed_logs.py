@@ -45,7 +45,7 @@ class RemovedLogs:
         """Rename the folder of a closed log; remove it from `due_ms` on (None: keep it).
 
         Returns:
-            False: somebody removed it, which was the wish.
+            False: it was removed already, which was the wish.
 
         Raises:
             OSError: it has its name still. `retry_move` lets it be tried again.

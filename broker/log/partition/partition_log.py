@@ -119,7 +119,7 @@ class PartitionLog:
         self.high_watermark = parts.log_start_offset
         self.size_bytes = parts.segments.total_bytes()
         self.recovery_events: Sequence[RecoveryEvent] = ()
-        self.last_append_ms = 0  # by the clock of whoever appends: producers expire by it
+        self.last_append_ms = 0  # by the caller's clock: producers expire by it
         self.first_dirty_offset = 0  # compaction has looked at everything before it
         self._tail = TailCache(resources.tail_budget)
         self.retired = RetiredSegments()

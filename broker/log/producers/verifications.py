@@ -4,8 +4,8 @@ Before the first batch of a transaction is appended, its coordinator has to say 
 is part of it (KIP-890). Meanwhile the transaction may end, and another one begin; so each
 verification has a guard, and a batch is appended only if its guard still counts then. Rules:
 1. A producer has at most one guard here. It ends with the first transactional batch of the producer
-   that is appended, data or marker, whoever appends it: from then on the open transaction stands
-   for the verification, or there is none.
+   that is appended, data or marker, wherever it comes from: from then on the open transaction
+   stands for the verification, or there is none.
 2. The lowest sequence that is to be verified is remembered: while it is not in the log, later ones
    must not overtake it.
 

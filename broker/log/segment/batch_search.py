@@ -3,7 +3,7 @@
 Nothing vouches for a header until the batch's checksum is computed, and a disk may give back other
 bits than were written. A wrong length or offset must not make a reader skip records silently, hence
 these rules:
-1. If the offset is the first of a batch, the header is trusted: whoever reads that batch checks it.
+1. If the offset is the first of a batch, the header is trusted: the reader of that batch checks it.
 2. If it is within a batch or between two of them, the checksum of the batch in question is checked.
 3. An impossible header is a `CorruptRecordError`, never the end of the segment.
 

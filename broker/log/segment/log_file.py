@@ -4,8 +4,8 @@ Rules:
 1. A write that fails leaves size and end offset as they were, and the file is truncated to its last
    good size (before the next write, if the disk refuses even that).
 2. What lies beyond `size_bytes` is garbage.
-3. It is opened on first use and stays open until `close`, which is for good: whoever still holds it
-   gets EBADF, not a file opened again under a name that may be another segment's.
+3. It is opened on first use and stays open until `close`, which is for good: a caller that still
+   holds it gets EBADF, not a file opened again under a name that may be another segment's.
 4. A slice that was handed out gives the bytes it was made for, or raises (see `file_slice`).
 5. Reads use `pread`: they may run in a worker thread as long as nobody truncates meanwhile. `sync`
    may run in one at any time.

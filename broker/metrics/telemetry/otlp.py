@@ -5,7 +5,7 @@ library would bring the runtime of protocol buffers into every broker. Numbers o
 of opentelemetry/proto/metrics/v1/metrics.proto. What is not known is passed over.
 
 Rules: the bytes are a stranger's. Each length is checked against what is there, nesting is as deep
-as the format's own, and whoever reads stops where they have enough.
+as the format's own, and a reader stops where it has enough.
 """
 
 from __future__ import annotations

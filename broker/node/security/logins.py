@@ -166,7 +166,7 @@ def _of_logins(config: BrokerConfig, listener: str) -> dict[str, str]:
 
 
 def _no_entry(mechanism: str, listener: str) -> JaasEntry:
-    """What stands for a JAAS text that nobody set."""
+    """What stands for a JAAS text that is not set."""
     if mechanism != OAUTHBEARER:
         raise SaslSettingError(
             f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config is not set, and"

@@ -128,7 +128,7 @@ class NodeSecurity:
             raise StartError(f"listener {name}: {error}") from error
 
     def _network_to(self, name: str | None, mechanism_setting: str) -> Network:
-        """The network that dials others at a listener of this name; None: nobody is dialled.
+        """The network that dials others at a listener of this name; None: none are dialled.
 
         Raises:
             StartError: the settings of the login cannot be used.
@@ -174,7 +174,7 @@ class NodeSecurity:
     # -- renewal --------------------------------------------------------------------------------
 
     def _check(self, config: BrokerConfig) -> None:
-        """Refuse settings that somebody is about to make, if they could not be used."""
+        """Refuse settings that are about to be made, if they could not be used."""
         self._logins.check_unchanged(config)
         for secured in self._listeners.values():
             try:

@@ -183,7 +183,7 @@ class Coordination:
         )
 
     def _coordinator_of(self, coordinator: CoordinatorRuntime[Any], key: str) -> int | None:
-        """The broker that coordinates a key; None: nobody does now."""
+        """The broker that coordinates a key; None: there is none now."""
         index = coordinator.partition_for(key)
         partition = self._metadata.partition(coordinator.topic, index)
         return None if partition is None or partition.leader < 0 else partition.leader

@@ -71,7 +71,7 @@ EARLIEST_TIMESTAMP: Final = -2
 _FIRST_DELAY_MS: Final = 10
 _HELD_DELAY_MS: Final = 100  # how soon a throttled partition is looked at again
 
-# One side has not heard of the other's metadata yet: it is a matter of milliseconds.
+# One side has not got the other's metadata yet: it is a matter of milliseconds.
 _BEHIND: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -478,7 +478,7 @@ class FollowerFetch:
             if self._quota.is_active and self._quota.is_throttled(topic_partition):
                 self._quota.record(len(records))
             if log_end_offset == partition.sent_offset:
-                # Only batches of epochs that we have yet to hear of.
+                # Only batches of epochs that this node does not know yet.
                 return self._delay(partition, ErrorCode.UNKNOWN_LEADER_EPOCH, now_ms)
         partition.lag = max(0, effect.high_watermark - log_end_offset)
         partition.delay_ms = partition.failure_count = 0

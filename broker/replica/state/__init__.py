@@ -1,1 +1,1 @@
-"""What one replica is, and what follows from what it hears; sans-IO."""
+"""What one replica is, and what follows from requests and metadata; sans-IO."""

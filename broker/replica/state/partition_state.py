@@ -21,12 +21,12 @@ The leader's rules
 6. An append with acks=all is refused while the ISR is smaller than `min.insync.replicas`, or than
    all replicas where the topic has fewer.
 7. A request that names a leader epoch is served only if it is ours: an older one is fenced
-   (FENCED_LEADER_EPOCH), a newer one means that we have not heard of it yet (UNKNOWN_LEADER_EPOCH;
-   KIP-320).
+   (FENCED_LEADER_EPOCH), a newer one means that this node does not know it yet
+   (UNKNOWN_LEADER_EPOCH; KIP-320).
 
 A leader knows nothing of its followers until they fetch in its leader epoch, also where it led in
 the one before, as far as it knows: the metadata may hold several changes at once, and followers
-may have truncated their logs for a leader in between that we never heard of.
+may have truncated their logs for a leader in between that this node never knew.
 
 Called by what else is in `replica/`, without an await between a check and its act; the caller
 carries out the `Effects`.
@@ -195,7 +195,7 @@ class PartitionState:
         return new_epoch
 
     def resign(self) -> None:
-        """The replica is removed from this broker: it serves nobody any more."""
+        """The replica is removed from this broker, and serves no requests any more."""
         self._move(Role.NONE)
         self._forget_followers()
 

@@ -29,7 +29,7 @@ class CoordinatorAsker:
     """See the module.
 
     Args:
-        coordinator_of: the broker that coordinates a transactional id; None: nobody does now.
+        coordinator_of: the broker that coordinates a transactional id; None: there is none now.
         timeout_ms: for each request (request.timeout.ms).
     """
 

@@ -80,7 +80,7 @@ class QuestionBatch:
     def answer(self, response: AddPartitionsToTxnResponse) -> None:
         """Answer every question."""
         if response.error_code is not ErrorCode.NONE:
-            # That brokers may not ask each other is nothing that a client should hear of.
+            # That brokers may not ask each other is not reported to a client.
             is_ours = response.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             self.fail(ErrorCode.INVALID_TXN_STATE if is_ours else response.error_code)
             return

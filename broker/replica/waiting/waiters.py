@@ -2,8 +2,8 @@
 sessions it is in.
 
 A waiter is called back once: when what it waits for has come, when its partition is no longer
-served here, or when its time is up. Its callback runs in whoever brought that about, so it only
-notes it; what a client waits for is a `Deferred` that it completes.
+served here, or when its time is up. Its callback runs in the caller that brought that about, so it
+only notes it; what a client waits for is a `Deferred` that it completes.
 
 The fetch handlers and `partition` make waiters, `partition` wakes them.
 """
@@ -89,7 +89,7 @@ class FetchWaiter:
             self.woken.complete(None)
 
     def drop(self) -> None:
-        """Stop waiting and wake nobody: the client is gone."""
+        """Stop waiting, without a callback: the client is gone."""
         self._is_done = True
         for waiters in self._watched:
             waiters.pop(self, None)

@@ -1,8 +1,8 @@
 """One kind of client quota: how much each client has used, and how long it has to wait.
 
 Owns: `ClientQuota`, the measures of all clients of one quota (produced bytes, say). Rules
-1. Whoever shares a limit (`kraft_meta/metadata/client_limits`) shares one measure. A client without
-   a limit has none, and costs nothing.
+1. Clients that share a limit (`kraft_meta/metadata/client_limits`) share one measure. A client
+   without a limit has none, and costs nothing.
 2. A measure that nothing counts in any more is dropped: a new one would be the same. There are at
    most MOST_CLIENTS; then the one that was used longest ago goes.
 3. When limits change, measures stay, and are compared with the new limit the next time.

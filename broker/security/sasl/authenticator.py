@@ -91,7 +91,7 @@ class Authenticator:
 
     @property
     def principal(self) -> KafkaPrincipal | None:
-        """Who the client is; None: nobody, yet or any more."""
+        """Who the client is; None: not authenticated, yet or any more."""
         if self._login is None or self._state is _State.FAILED:
             return None
         return KafkaPrincipal("User", self._login.user)

@@ -1,8 +1,8 @@
 """The users whom a node knows for SCRAM: those of the metadata, and itself.
 
 Owns: `MetadataUsers`, a `ScramCredentials`. Rules
-1. What the newest metadata says counts: a credential that it removed lets nobody in any more.
-2. A node that has heard of no leader since it started may not have the newest metadata, or none at
+1. What the newest metadata says counts: a login with a credential that it removed is refused.
+2. A node that has seen no leader since it started may not have the newest metadata, or none at
    all: that is with nodes which cannot log in to each other before. Nor can those of a new cluster,
    whose first users are not committed yet. So up to then the user that it logs in as itself counts,
    too, with its own password: the nodes of a cluster have it in common.

@@ -6,7 +6,7 @@ a subject; audience and issuer are those that the settings expect. A token for s
 refused where none is expected. Only signatures with a public key count (RS, PS and ES): a key that
 checks is nothing that could sign.
 
-Called by: `settings` (makes it), `oauthbearer`. The keys are put in by whoever reads the file or
+Called by: `settings` (makes it), `oauthbearer`. The keys are put in by the reader of the file or
 asks the provider (`JsonWebKeys.replace`).
 """
 

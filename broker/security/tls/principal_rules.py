@@ -65,7 +65,7 @@ class PrincipalRules:
         self._rules = _parse(text)
 
     def principal_of(self, certificate: bytes | None) -> KafkaPrincipal:
-        """Return who shows a certificate (DER); None: nobody known.
+        """Return the principal of a certificate (DER); None: it is unknown.
 
         Raises:
             PrincipalRuleError: no rule is for it.

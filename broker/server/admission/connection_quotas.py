@@ -7,7 +7,7 @@ Owns: `ConnectionQuotas`, what all listeners of a broker share. Rules
 3. The listener for brokers, if there are others, is protected: it has only its own limits. When it
    brings the broker above its limit, the connection of another listener goes that has been silent
    for longest.
-4. An address may have `max.connections.per.ip`, or what the overrides say; whoever comes above it
+4. An address may have `max.connections.per.ip`, or what the overrides say; a connection above it
    is turned away at once.
 5. An address that comes faster than its quota (`connection_creation_rate`) is turned away, too, but
    held for a while, so that it does not try again at once. Such a connection counts nowhere. Of
@@ -101,7 +101,7 @@ class ConnectionQuotas:
         self._listeners.append(listener)
 
     def limit(self, limits: ConnectionLimits) -> None:
-        """Grant something else from now on; nobody's connection is closed for it."""
+        """Use other limits from now on; no connection is closed for them."""
         self.limits = limits
         self._pace.rate = limits.max_connection_creation_rate
         for name, pace in self._pace_of.items():

@@ -56,7 +56,7 @@ class HandshakeSlots:
 
 
 class _Address:
-    """What one address has; forgotten when nobody comes from there any more."""
+    """What one address has; forgotten when no peer comes from there any more."""
 
     def __init__(self, slots: int) -> None:
         self.slots = trio.Semaphore(slots)

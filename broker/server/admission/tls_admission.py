@@ -1,7 +1,7 @@
 """Lets peers of a listener with TLS in: the handshake, and who shows which certificate.
 
 A handshake has to be done within `HANDSHAKE_S`, the wait for its turn included. What is wrong with
-a peer is told to it by TLS (an alert), and to us by one line of the log.
+a peer is reported to it by TLS (an alert), and to us by one line of the log.
 
 Called by: `ServerListener`, as the first step of a listener's admission.
 """

@@ -59,7 +59,7 @@ class _Job(Generic[T]):
                     return awaited
         except StopIteration as end:
             self.result.complete(end.value)
-        except Exception as error:  # not ours: whoever asks for the value gets it (rule 4)
+        except Exception as error:  # not ours: the caller that asks for the value gets it (rule 4)
             self.result.fail(error)
         return None
 

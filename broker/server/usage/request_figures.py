@@ -74,7 +74,7 @@ class RequestTimes:
 
     @property
     def asked_wait(self) -> bool:
-        """Whether it waits because it asked to (a long poll): nobody calls that slow."""
+        """Whether it waits because it asked to (a long poll), which does not count as slow."""
         return self.start.api_key in _LONG_POLLS
 
     def wait_for(self, explain: Callable[[], str]) -> None:

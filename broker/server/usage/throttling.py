@@ -94,7 +94,7 @@ class Throttle:
         return self._settle_outcome(outcome, context, size_bytes)
 
     def _settle(self, response: Any, context: RequestContext, size_bytes: int) -> None:
-        """Tell a client how long it has to wait, and make it (rules 1 to 3)."""
+        """Report to a client how long it has to wait, and make it (rules 1 to 3)."""
         quotas, now_ms = self.quotas, self._clock.monotonic_ms()
         user, client_id = context.client.principal.name, context.client_id or ""
         wait_ms: int = getattr(response, "throttle_time_ms", 0)
@@ -191,7 +191,7 @@ def sender_of(context: RequestContext) -> RequestSender:
 
 
 def is_of_a_node(request: Any, context: RequestContext) -> bool:
-    """Whether a broker of the cluster sends a request: nobody else would, or may."""
+    """Whether a broker of the cluster sends a request: no other client would, or may."""
     api_key = context.api_key
     if api_key not in _OFTEN_OF_NODES:
         return False

@@ -140,7 +140,7 @@ class Acquisition:
         return max(1, (last - first + 1) >> (failed + 1))
 
     def take_new(self, first: int, last: int, *, up_to_batch_end: bool) -> int:
-        """Acquire records that nobody had before; return the last one now in flight.
+        """Acquire records that were never acquired before; return the last one now in flight.
 
         Args:
             up_to_batch_end: may it go beyond `last`, to the end of a batch?

@@ -198,7 +198,7 @@ class SharePartition:
 
     @property
     def is_at_rest(self) -> bool:
-        """Has nobody anything, and is all written?"""
+        """Whether no record is acquired, and all is written."""
         is_written = self._unwritten[1] < 0 and not self._is_writing
         return is_written and not any(run.state is RecordState.ACQUIRED for run in self.in_flight)
 
@@ -372,7 +372,7 @@ class SharePartition:
     # -- locks ------------------------------------------------------------------------------------
 
     def next_lock_end_ms(self) -> float | None:
-        """When to call `end_locks`; None: nobody has anything."""
+        """When to call `end_locks`; None: no record is acquired."""
         return self._locks[0][0] if self._locks else None
 
     def end_locks(self, now_ms: float) -> bool:

@@ -34,7 +34,7 @@ _SOURCES: Final = {
 
 
 def setting_rows(entries: Mapping[str, ConfigEntry], *, shows_all: bool) -> list[dict[str, Any]]:
-    """Return settings by name; without those that nobody has set, unless all are wanted."""
+    """Return settings by name; without those that are not set, unless all are wanted."""
     return [
         {
             "name": name,

@@ -121,7 +121,7 @@ class SearchStream(Response):
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Search until all is seen, enough is found, or nobody listens any more."""
+        """Search until all is seen, enough is found, or the browser is gone."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)

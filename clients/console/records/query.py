@@ -1,4 +1,4 @@
-"""What somebody wants to see of a topic's records: where to begin, which ones, and how many.
+"""What a user wants to see of a topic's records: where to begin, which ones, and how many.
 
 Owns `Query`, made from a page's fields by `read_query`, and `RecordFilter`, the test of a record.
 

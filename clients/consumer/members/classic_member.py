@@ -279,7 +279,7 @@ class ClassicMember:
     # -- heartbeats -----------------------------------------------------------------------------
 
     async def run_heartbeats(self) -> None:
-        """Tell the coordinator, as long as the consumer is open, that the member lives."""
+        """Send heartbeats to the coordinator as long as the consumer is open."""
         membership = self.membership
         while True:
             self._wake_heart = trio.Event()

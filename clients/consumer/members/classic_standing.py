@@ -17,7 +17,7 @@ from kraftrio.wire.primitives import TopicPartition
 class ClassicStanding:
     """See the module, and the port `Standing`."""
 
-    # Committed offsets are asked for as nobody: the coordinator need not know the member for that.
+    # Committed offsets are asked for as no member: the coordinator need not know it for that.
     reader = None
 
     def __init__(self, membership: Membership) -> None:

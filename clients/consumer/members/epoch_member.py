@@ -4,7 +4,7 @@ Owns the tasks of the member. Rules:
 1. Partitions are given up and taken over only while the application looks at no record: within
    its poll (`Turnstile`). Once that has begun it is finished, also if the poll is cancelled.
 2. Before partitions are given up what was consumed of them is committed, if that is automatic;
-   then the listener is called, and only then the coordinator hears of it.
+   then the listener is called, and only then the coordinator is notified.
 3. Heartbeats go on meanwhile, as often as the coordinator wants them.
 4. An application that stays away from poll longer than max_poll_interval_ms leaves the group, and
    joins again with its next poll; a program that takes records one by one is watched in the same
@@ -217,7 +217,7 @@ class EpochMember:
     # -- heartbeats -----------------------------------------------------------------------------
 
     async def run_heartbeats(self) -> None:
-        """Tell the coordinator, as long as the consumer is open, that the member lives."""
+        """Send heartbeats to the coordinator as long as the consumer is open."""
         member = self._member
         while True:
             self._wake_heart = trio.Event()

@@ -23,7 +23,7 @@ from kraftrio.wire.messages.groups import (
 
 @dataclass(slots=True)
 class _LastSent:
-    """What was sent last; None: nothing, or the coordinator may not have heard it."""
+    """What was sent last; None: nothing, or the coordinator may not have got it."""
 
     topics: frozenset[str] | None = None
     pattern: str | None = None
@@ -107,5 +107,5 @@ class ConsumerHeartbeatRequests:
         )
 
     def forget(self) -> None:
-        """Send every field again: nobody knows what the coordinator has heard."""
+        """Send every field again: it is unknown what the coordinator has got."""
         self._last_sent = _LastSent()

@@ -1,7 +1,7 @@
 """What clients asked of brokers in a run, and how far each request and its answer came.
 
 Owns: `Exchange`, and `Exchanges`, which looks at a `Traffic`. Rules:
-1. Frames are kept as they are and decoded when somebody asks: a run that nobody asks about pays for
+1. Frames are kept as they are and decoded on demand: a run that is not asked about pays for
    cutting alone.
 2. Kept are the newest, of `KEPT_BYTES` in all; `is_whole` says whether none is missing.
 

@@ -166,7 +166,7 @@ class WorldFaults:
         self._contents = contents
 
     def is_program(self, machine: str) -> bool:
-        """Tell whether a machine is one of the program's."""
+        """Return whether a machine is one of the program's."""
         host = self.cluster.internet.hosts.get(machine)
         return host is not None and not host.is_node and machine != LOOKER
 

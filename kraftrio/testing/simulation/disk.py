@@ -20,7 +20,7 @@ Faults: only those that a cluster must survive.
   file is a partition's log, the replica loses its tail, so that is done like a power cut, too.
 - Syncs that lie: a power cut leaves the disk as it was when they began to, except for the files of
   the metadata: a quorum cannot survive voters that forget what they promised.
-- A disk, or one directory, is replaced by an empty one; whoever injects the fault does that.
+- A disk, or one directory, is replaced by an empty one; the injector of the fault does that.
 - A whole log directory fails: every call in it, until it is repaired.
 - Single calls fail for want of a file descriptor or of room (see `disk_calls`).
 See `damage` for which bits are flipped.
@@ -236,7 +236,7 @@ class SimDisk:
         self._frozen = self.tree.copy()
 
     def thaw(self) -> None:
-        """Syncs tell the truth again, also those before."""
+        """Syncs are honest again, also those before."""
         self._frozen = None
 
     # -- images ---------------------------------------------------------------------------------

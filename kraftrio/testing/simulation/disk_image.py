@@ -19,7 +19,7 @@ class FileImage:
     """One file.
 
     Attributes:
-        content: its bytes, or the path of a file with them, which nobody writes to.
+        content: its bytes, or the path of a file with them, which is not written to.
         modified_ms: when it was last written, in milliseconds of the wall clock.
     """
 

@@ -1,6 +1,6 @@
 """Which replicas of a cluster are in sync, and which may lose a part of their logs.
 
-Called by: whoever injects faults by which a replica loses what was not synced.
+Called by: what injects faults by which a replica loses what was not synced.
 """
 
 from __future__ import annotations

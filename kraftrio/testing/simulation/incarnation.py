@@ -2,7 +2,7 @@
 
 Owns: `Incarnation` and `current`, which every task of a node inherits from the one that started it.
 
-Called by: `world`, `work`, `run_queue`, and whoever starts a node or a client.
+Called by: `world`, `work`, `run_queue`, and what starts a node or a client.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class RunQueue(deque[trio.lowlevel.Task]):
         super().append(task)
 
     def set_aside(self, who: Incarnation) -> None:
-        """Take out the tasks of somebody who is paused from now on."""
+        """Take out the tasks of an incarnation that is paused from now on."""
         mine = [task for task in self if incarnation_of(task) is who]
         for task in mine:
             self.remove(task)
@@ -78,6 +78,6 @@ def pause(who: Incarnation) -> None:
 
 
 def resume(who: Incarnation) -> None:
-    """Let somebody who was paused go on."""
+    """Let an incarnation that was paused go on."""
     who.is_paused = False
     current_run_queue().go_on(who)

@@ -94,7 +94,7 @@ class Trace:
 
 
 class _Clock(trio.abc.Clock):
-    """Trio's clock: asks the world for the next instant whenever nobody can run."""
+    """Trio's clock: asks the world for the next instant whenever no task can run."""
 
     def __init__(self, world: World) -> None:
         self._world = world

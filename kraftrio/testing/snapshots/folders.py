@@ -24,7 +24,7 @@ _INSIDE: Final = f"{LOG_DIRECTORY}/"
 
 
 def image_of(folder: Path, copies: Path) -> DiskImage:
-    """Copy a log directory, which nobody writes to meanwhile.
+    """Copy a log directory, which is not written to meanwhile.
 
     Args:
         copies: where the copies go; it is made.

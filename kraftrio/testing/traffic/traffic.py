@@ -46,7 +46,7 @@ class Talk(ABC):
 
     @abstractmethod
     def send_again(self, frame: bytes, after_s: float) -> None:
-        """Send a request once more, by a connection of its own; nobody reads the answer."""
+        """Send a request once more, by a connection of its own; its answer is dropped."""
 
 
 OnFrame = Callable[[Talk, bytes], object]

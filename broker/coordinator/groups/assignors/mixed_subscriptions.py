@@ -186,7 +186,7 @@ class _Loads:
         return self._members[self._next_least - 1]
 
     def next_most(self) -> int | None:
-        """The next one to give a partition away; None: nobody can."""
+        """The next one to give a partition away; None: none can."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:  # all are excluded
                 self._most_count = self._counts[self._members[self._most_start - 1]]

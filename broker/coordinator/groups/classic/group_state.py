@@ -141,7 +141,7 @@ class ClassicGroup:
             self.transition_to(GroupState.EMPTY, now_wall_ms)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of all subscriptions; None if the group has another type or odd bytes."""
+        """The topics of all subscriptions; None: it has another type, or they cannot be decoded."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -193,7 +193,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whoever asks may fetch."""
+        """Anybody may fetch."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:

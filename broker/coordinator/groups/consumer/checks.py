@@ -82,7 +82,7 @@ def check_room(group: ConsumerGroup, member_id: str, max_size: int) -> None:
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
     """Raise KafkaError unless a member is in the epoch that it names.
 
-    The previous epoch will do, too, for a member that did not hear of the current one: it may own
+    The previous epoch will do, too, for a member that did not get the current one: it may own
     nothing but what it has in the current epoch.
     """
     current = member.member_epoch

@@ -137,8 +137,8 @@ class Departures:
     ) -> Outcome:
         """Fence a member whose time is up.
 
-        One whose time to give up partitions is up may not have been told to: the record of that may
-        have failed.
+        One whose time to give up partitions is up may not have been asked to: the record of that
+        may have failed.
         """
         is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
         if key[0] == REBALANCE_DEADLINE and not is_revoking:

@@ -178,7 +178,7 @@ class ConsumerHeartbeats:
         )
 
     def _release_classic(self, group: ConsumerGroup, outcome: Outcome, now: Now) -> None:
-        """Tell the parked members of a classic group that becomes this one to rejoin."""
+        """Make the parked members of a classic group that becomes this one rejoin."""
         classic = self._parts.registry.find(group.group_id, ClassicGroup)
         if classic is None:
             return

@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 LEAVE_EPOCH = -1
-"""The member epoch of whoever leaves, and of a member whose assignment was deleted."""
+"""The member epoch of a member that leaves, or whose assignment was deleted."""
 
 STATIC_LEAVE_EPOCH = -2
 """The member epoch of a static member that leaves and is to come back."""
 
 JOIN_EPOCH = 0
-"""The member epoch of whoever joins."""
+"""The member epoch of a member that joins."""
 
 
 class MemberState(IntEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_INTERVAL_MS = 2**31 - 1  # Kafka's: groups are told of changed topics, so it hardly matters
+_INTERVAL_MS = 2**31 - 1  # Kafka's: groups are notified of changed topics, so it hardly matters
 
 
 class MetadataRefresh:

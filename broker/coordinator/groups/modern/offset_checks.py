@@ -41,7 +41,7 @@ def check_commit(
 ) -> ErrorCode:
     """Whether a commit may be made: by a member, or by hand while there are none.
 
-    A member may be in an older epoch than its current one, of which it has not heard yet, if it
+    A member may be in an older epoch than its current one, which it has not got yet, if it
     had all of the partitions in that epoch already, whether it keeps them or is giving them up.
 
     Args:
@@ -82,5 +82,5 @@ def check_fetch(members: Mapping[str, M], member_id: str | None, member_epoch: i
 
 
 def _stale(member: Member) -> ErrorCode:
-    """How a member is told that its epoch is not the current one."""
+    """The error for a member whose epoch is not the current one."""
     return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

@@ -24,7 +24,7 @@ class TopicProgress(NamedTuple):
     """Partitions of one topic.
 
     Attributes:
-        since_ms: the wall time at which the coordinator last heard of them.
+        since_ms: the wall time at which they were noted last.
     """
 
     name: str

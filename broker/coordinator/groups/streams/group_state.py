@@ -248,5 +248,5 @@ class StreamsGroup:
 
 
 def _held_by(member: StreamsMember) -> tuple[object, ...]:
-    """What the owners of tasks are told about a member."""
+    """What the owners of tasks get to know about a member."""
     return member.metadata.process_id, member.assigned, member.pending_revocation

@@ -1,4 +1,4 @@
-"""One heartbeat of a member of a streams group: what it changes, and what the member is told.
+"""One heartbeat of a member of a streams group: what it changes, and what is answered.
 
 In this order, as in Kafka 4.3:
 1. The group, made by whoever joins first, and the member, whose epoch must be the one known.

@@ -67,7 +67,7 @@ class StreamsMember(NamedTuple):
 
     Attributes:
         member_epoch: the epoch of the target assignment that the member works on.
-        previous_member_epoch: the one before, in case the member has not heard of the newer.
+        previous_member_epoch: the one before, in case the member has not got the newer one.
         assigned: what the member has, or gets with its next heartbeat.
         pending_revocation: what it has to give up first.
     """

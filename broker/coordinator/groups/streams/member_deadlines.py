@@ -2,7 +2,7 @@
 
 A member has to heartbeat within its session, and to give up tasks within its rebalance timeout. A
 new group waits a little for more members before anybody gets a task. Deadlines of members that have
-left are harmless: they find nobody. Called by the streams groups of a shard, which act on the
+left are harmless: they find no member. Called by the streams groups of a shard, which act on the
 deadlines that have come.
 """
 

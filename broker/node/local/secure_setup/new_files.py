@@ -20,7 +20,7 @@ class NewFile:
 
     Attributes:
         purpose: what it is for, in words for users.
-        is_private: nobody but its owner may read it.
+        is_private: only its owner may read it.
     """
 
     path: str

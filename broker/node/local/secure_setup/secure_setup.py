@@ -161,7 +161,7 @@ def what_clients_need(directory: str) -> list[str]:
 
 
 def new_password() -> str:
-    """Return a password that nobody can guess."""
+    """Return a random password."""
     return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 

@@ -35,7 +35,7 @@ class ConsumerMember(NamedTuple):
     Attributes:
         member_epoch: the epoch of the target assignment that the member works on; 0: joins;
             -2: a static member that left and is to come back.
-        previous_member_epoch: the one before, in case the member has not heard of the newer.
+        previous_member_epoch: the one before, in case the member has not got the newer one.
         subscribed_topic_regex: "" (or, in records of others, None) without one.
         assigned: what the member has, or gets with its next heartbeat.
         pending_revocation: what it has to give up first.

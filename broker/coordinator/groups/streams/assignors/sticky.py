@@ -8,7 +8,7 @@ of a task in one process; where there are too few processes some are left out.
 A share is an even part of the tasks that are left among the members that have not had theirs yet:
 it is computed again whenever a member reaches it.
 
-Decides as Kafka 4.3 does, also between equals (`java_order`), and where that looks odd: of several
+Decides as Kafka 4.3 does, also between equals (`java_order`), and where that is strange: of several
 earlier standbys one replaces the first candidate only if both its process and itself have less
 load, and it is the first candidate's process that must not have the task yet.
 """
@@ -220,7 +220,7 @@ class _Assignment:
 
 
 def _least_loaded_of(holders: Sequence[_Holder], *, without: Task | None = None) -> _Holder | None:
-    """Choose among the holders of a standby; see the module for what is odd about it."""
+    """Choose among the holders of a standby; see the module for its quirks."""
     if not holders:
         return None
     candidate = holders[0]

@@ -13,7 +13,7 @@ _MAX_NAMED = 3  # topics
 
 
 class HeartbeatStatus(IntEnum):
-    """What a member is told besides its tasks, by the code on the wire."""
+    """The status that a member gets besides its tasks, by the code on the wire."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
