@@ -3,8 +3,8 @@
 Per connection one reader task and one writer task share a `ServerConnection`:
 
 - The reader receives what is there, handles every whole request of it synchronously, and sends
-  all responses that are ready with one call.  A read that leaves room has taken all that the kernel
-  had: the reader then waits for more without asking again.
+  all responses that are ready with one call.  A read that leaves room, and ends with a request, has
+  taken all that there was: the reader then waits for more without asking the kernel again.
 - The writer sleeps until a parked request (long poll, acks=all, a group join) gets its response
   or until a send was partial; then it sends what is ready, in request order.
 
@@ -189,7 +189,7 @@ class AcceptedConnection:
 
     async def _read_requests(self) -> None:
         sock, protocol = self._sock, self._protocol
-        is_drained = False  # the last read took all that there was
+        is_drained = False  # the last read took all that there was to come
         while not self._closed:
             if is_drained:
                 await self._network.wait_readable(sock)
@@ -215,11 +215,12 @@ class AcceptedConnection:
                 raise PeerGone(str(error)) from error
             if count == 0:
                 return
-            is_drained = count < room_bytes
             self.last_active = now = trio.current_time()
             self._received = self._resources.ticks_ns()
             self._request_memory.moved_bytes += count
             frames = protocol.bytes_received(count, buffers)
+            # Of a frame that has begun the rest is on its way.
+            is_drained = count < room_bytes and protocol.is_between_frames
             held_bytes = protocol.unfinished_bytes + sum(map(len, frames))
             if held_bytes > FREE_BYTES or self._request_memory.held_bytes:
                 self._request_memory.hold(held_bytes)

@@ -180,6 +180,11 @@ class FrameReader:
         """True when a frame has begun to arrive and is not whole."""
         return self._frame is not None or bool(self._head)
 
+    @property
+    def is_between_frames(self) -> bool:
+        """True when nothing has come after the last whole frame, be it a frame or not."""
+        return not self.is_within_frame and self._error is None
+
     def receive_buffers(self, scratch_bytes: int | None = None) -> list[memoryview]:
         """Buffers to read into: the rest of an unfinished frame first, then scratch.
 

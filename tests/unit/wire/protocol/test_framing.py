@@ -213,6 +213,14 @@ def test_a_connection_knows_that_it_ended_within_a_frame() -> None:
     for sent, within in ((b"\0\0", True), (b"\0\x02", True), (b"a", True), (b"b", False)):
         receive(connection, sent)
         assert connection.is_within_frame is within
+        assert connection.is_between_frames is not within
+
+
+def test_what_is_no_frame_counts_as_begun() -> None:
+    """It came with the frame before it, and is found wrong with the next read."""
+    connection = client()
+    receive(connection, b"\0\0\0\x01a" + b"\xff" * 4)
+    assert not connection.is_between_frames
 
 
 @pytest.mark.parametrize("growth", [0, 1000, -1000], ids=["same size", "larger", "smaller"])
