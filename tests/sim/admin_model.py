@@ -1,4 +1,4 @@
-"""What administrators were told, and what must be there of it in the end.
+"""What administrators were answered, and what must be there of it in the end.
 
 Owns: `AdminModel`, which knows nothing of brokers. Whatever was acknowledged and not changed since
 holds: topics with their partitions, topics that are gone, settings. What was asked for and not

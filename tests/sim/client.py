@@ -65,7 +65,7 @@ class Unavailable(Exception):
 
 @dataclass(slots=True)
 class PartitionView:
-    """What metadata told of a partition."""
+    """What metadata said of a partition."""
 
     leader: int
     leader_epoch: int
@@ -242,19 +242,19 @@ class SimClient:
             Unavailable: there is none, or metadata cannot be had.
         """
         view = self.topics.get(topic)
-        if view is None or view.partitions.get(partition, _NOBODY).leader < 0:
+        if view is None or view.partitions.get(partition, _NO_LEADER).leader < 0:
             await self.refresh(topic)
             view = self.topics.get(topic)
         if view is None:
             raise Unavailable(f"no metadata of {topic}")
-        found = view.partitions.get(partition, _NOBODY)
+        found = view.partitions.get(partition, _NO_LEADER)
         if found.leader < 0:
             raise Unavailable(f"{topic}-{partition} has no leader")
         key = (view.topic_id, partition)
         newest = self._newest_epochs.get(key, -1)
         if found.leader_epoch < newest:
-            self.forget(topic)  # who told this is behind (KIP-320)
-            raise Unavailable(f"{topic}-{partition} was told of in an old leader epoch")
+            self.forget(topic)  # the broker that answered is behind (KIP-320)
+            raise Unavailable(f"{topic}-{partition} was described in an old leader epoch")
         self._newest_epochs[key] = found.leader_epoch
         return found.leader, found.leader_epoch
 
@@ -281,7 +281,7 @@ class SimClient:
         await trio.sleep(self.rng.uniform(0.02, longest_s))
 
 
-_NOBODY = PartitionView(-1, -1, [], [])
+_NO_LEADER = PartitionView(-1, -1, [], [])
 
 
 def version_of(request: Any, version: int | None) -> int:

@@ -1,9 +1,9 @@
-"""What members of a consumer group (KIP-848) were told, and an independent model of what may be.
+"""What members of a consumer group (KIP-848) were given, and an independent model of what may be.
 
 Owns: `ConsumerGroupModel`. It knows nothing of brokers; members tell it what they sent and heard,
 by the clock of the simulation. It raises at once for what no later event can mend. The promises
-1. A partition has one owner at a time. Who is told of a partition takes it from nobody who has it,
-   unless that member has not been heard for a session: its last heartbeat that was answered was
+1. A partition has one owner at a time. A member is given it only when no other has it, unless
+   that other has not been heard for a session: its last heartbeat that was answered was
    sent longer ago. (Only answers of the same broker are compared: one that was replaced as the
    coordinator, and does not know it yet, keeps answering.)
 2. Commits never go back: what is acknowledged is not less than what was acknowledged before it was

@@ -107,8 +107,8 @@ class _Process:
         self._copies: set[int] = set()
         self._positions: dict[int, int] = {}
         self._coordinator = -1
-        self._is_all_told = False  # the next heartbeat may leave out what did not change
-        self._has_news = False  # what it owns is to be told
+        self._has_sent_all = False  # the next heartbeat may leave out what did not change
+        self._has_news = False  # what it owns is to be sent
 
     async def run(self) -> None:
         """Live until it leaves or crashes."""
@@ -122,7 +122,7 @@ class _Process:
                 self._forget()
             except Unavailable as error:
                 self.client.note(f"{self._member._group} again: {error}")
-                self._coordinator, self._is_all_told = -1, False
+                self._coordinator, self._has_sent_all = -1, False
                 await self.client.pause()
             await trio.sleep(self._rng.uniform(0.1, 0.5))
             if not self._member.is_calm and await _LIFETIMES.ends(
@@ -132,7 +132,7 @@ class _Process:
 
     def _forget(self) -> None:
         self._model.lose_all(self.name)
-        self._epoch, self._is_all_told, self._has_news = 0, False, False
+        self._epoch, self._has_sent_all, self._has_news = 0, False, False
         self._assigned, self._copies, self._positions = set(), set(), {}
 
     async def _pause(self) -> None:
@@ -172,9 +172,9 @@ class _Process:
         owned = set(self._assigned)
         self._positions = {one: at for one, at in self._positions.items() if one in owned}
         self._model.release(self.name, owned)
-        tells_all = not self._is_all_told
-        has = Given(owned, self._copies) if tells_all or self._has_news else None
-        request = self._protocol.heartbeat(self._epoch, has, tells_all=tells_all)
+        is_full = not self._has_sent_all
+        has = Given(owned, self._copies) if is_full or self._has_news else None
+        request = self._protocol.heartbeat(self._epoch, has, is_full=is_full)
         sent_s = self.client.world.now_s
         response = await self._call(request, self._member._kind.heartbeat_version)
         self._check(response.error_code, "heartbeat")  # type: ignore[attr-defined]
@@ -188,7 +188,7 @@ class _Process:
             node=self._coordinator,
             now_s=self.client.world.now_s,
         )
-        self._is_all_told, self._has_news = True, given is not None
+        self._has_sent_all, self._has_news = True, given is not None
         if given is not None:
             self._assigned, self._copies = given
             self.client.note(

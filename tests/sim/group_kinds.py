@@ -46,12 +46,12 @@ class Identity:
 class MemberProtocol(Protocol):
     """How one process of a member speaks to the coordinator."""
 
-    def heartbeat(self, epoch: int, has: Given | None, *, tells_all: bool) -> Any:
+    def heartbeat(self, epoch: int, has: Given | None, *, is_full: bool) -> Any:
         """Make a heartbeat.
 
         Args:
             has: what it has; None: that has not changed.
-            tells_all: whether it says all of itself.
+            is_full: whether it carries all fields, also those that have not changed.
         """
 
     def given(self, response: Any) -> Given | None:
@@ -74,9 +74,9 @@ class ConsumerProtocol:
             group_id=one.group, member_id=one.member_id, member_epoch=epoch
         )
 
-    def heartbeat(self, epoch: int, has: Given | None, *, tells_all: bool) -> Any:
+    def heartbeat(self, epoch: int, has: Given | None, *, is_full: bool) -> Any:
         request = self._request(epoch)
-        if tells_all:
+        if is_full:
             request.instance_id = self._identity.instance_id
             request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
             request.subscribed_topic_names = [self._identity.topic]
@@ -117,9 +117,9 @@ class StreamsProtocol:
             group_id=one.group, member_id=one.member_id, member_epoch=epoch
         )
 
-    def heartbeat(self, epoch: int, has: Given | None, *, tells_all: bool) -> Any:
+    def heartbeat(self, epoch: int, has: Given | None, *, is_full: bool) -> Any:
         request = self._request(epoch)
-        if tells_all:
+        if is_full:
             request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
             request.process_id = self._identity.member_id
         if epoch == 0:

@@ -154,7 +154,9 @@ class GroupMember:
         if joined.leader == self._member_id:
             members = sorted(member.member_id for member in joined.members)
             if self._member_id not in members:
-                raise SimulationFailure(f"the leader of group {self._group} is not told of itself")
+                raise SimulationFailure(
+                    f"the leader of group {self._group} is not listed as its member"
+                )
             assignments = [
                 SyncGroupRequestAssignment(
                     member_id=member,

@@ -1,8 +1,8 @@
 """What clients did and saw, and an independent model of what a log may hold after that.
 
-Owns: `History`. It knows nothing of brokers; it is told by the clients and asked at the end, and
+Owns: `History`. It knows nothing of brokers; clients report to it, it is asked at the end, and
 raises at once for what no later event can mend. The promises it checks
-1. A record acknowledged with acks=all is in the log, at the offset that was told.
+1. A record acknowledged with acks=all is in the log, at the offset that was returned.
 2. What an idempotent producer sent is there at most once, in the order in which it was sent.
 3. What a consumer saw at an offset is there for ever, and nothing else is ever seen there.
 4. Nobody finds a record that was not sent to that partition.
@@ -38,7 +38,7 @@ class Sender:
     topic_partition: TopicPartition
     promise: Promise
     sent: int = 0
-    acknowledged: dict[int, int | None] = field(default_factory=dict)  # n -> offset, if told
+    acknowledged: dict[int, int | None] = field(default_factory=dict)  # n -> offset, if returned
 
 
 class History:

@@ -1,11 +1,11 @@
-"""Several leader changes that a broker hears of at once.
+"""Several leader changes that reach a broker at once.
 
 Owns: `LeaderChanges`, which the nemesis plays: the metadata of a leader is held back (as by a fetch
 that takes long), meanwhile somebody else leads and dies, and it leads again: it learns of an epoch
 two above its own without having heard that it lost the leadership in between. Whatever it knew of
 its followers is of a former epoch, and may not be so any more.
 
-The metadata is held back only at nodes that vote for nothing: who leads the quorum is told first.
+The metadata is held back only at nodes that vote for nothing: the quorum's leader gets it first.
 """
 
 from __future__ import annotations

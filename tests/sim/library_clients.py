@@ -257,7 +257,7 @@ class ReaderProgram:
         """Read until cancelled."""
         with self._machine.life():
             while True:
-                # No policy: whoever loses what was committed is told, not moved.
+                # No policy: a consumer that loses its position gets an error.
                 settings = {"auto_offset_reset": "none", **self._settings}
                 async with self._machine.consumer(**settings) as consumer:
                     consumer.assign(self._tps)
@@ -385,8 +385,8 @@ class GroupProgram:
             return
         found = await consumer.committed(partitions)
         for tp in partitions:
-            told = found[tp]
-            offset = 0 if told is None else told.offset
+            committed = found[tp]
+            offset = 0 if committed is None else committed.offset
             self._history.check_committed(self._group, tp, known[tp], offset)
         owned = [f"{tp.topic}-{tp.partition}" for tp in partitions]
         self._machine.note(f"group {self._group} generation {member.generation_id} owns {owned}")

@@ -1,4 +1,4 @@
-"""What members of a share group (KIP-932) were told, and an independent model of what may be.
+"""What members of a share group (KIP-932) were given, and an independent model of what may be.
 
 Owns: `ShareGroupModel`. It knows nothing of brokers; producers and members tell it what they sent
 and heard, by the clock of the simulation. It raises at once for what no later event can mend. The
@@ -52,7 +52,7 @@ class RecordView:
     """What is known of one record.
 
     Attributes:
-        holds: who was told that it has it, and has not parted with it.
+        holds: members that acquired it, and have not parted with it.
         counts: the deliveries by each process of a leader that members heard of.
         greatest_count: of all deliveries.
         kept_count: of the last delivery that was released, and acknowledged.

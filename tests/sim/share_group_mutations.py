@@ -44,7 +44,7 @@ def _give_what_others_have() -> list[Patch]:
 
 
 def _locks_end_too_early() -> list[Patch]:
-    """A member has records for a fraction of the time that it was told."""
+    """A member has records for a fraction of the lock's time."""
     original = LedSharePartition._limits
 
     def limits(self: LedSharePartition) -> ShareLimits:

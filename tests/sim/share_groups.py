@@ -91,7 +91,7 @@ def run_share_group(seed: int) -> Result:
 
 
 class _Writer:
-    """Writes records to all partitions; what it is not told of may be there or not."""
+    """Writes records to all partitions; what was not acknowledged may be there or not."""
 
     def __init__(
         self, client: SimClient, rng: Random, model: ShareGroupModel, partition_count: int

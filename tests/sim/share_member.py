@@ -71,7 +71,7 @@ class _Session:
     acquired: dict[Place, int] = field(default_factory=dict)
 
 
-class _Told(NamedTuple):
+class _Sent(NamedTuple):
     """What one request says of records.
 
     Attributes:
@@ -277,7 +277,7 @@ class _Process:
             await self._acknowledge(session, {})
         self._sessions.pop(node_id, None)
 
-    async def _call(self, session: _Session, request: Any, told: _Told) -> Any:
+    async def _call(self, session: _Session, request: Any, sent: _Sent) -> Any:
         """Send a request of a session, which ends when that goes wrong."""
         node_id = session.server.node_id
         try:
@@ -293,7 +293,7 @@ class _Process:
             reason = str(error)
         self._sessions.pop(node_id, None)
         self._model.part_with_all(self.name, session.server)
-        for place in told.kinds:
+        for place in sent.kinds:
             self._model.doubt(place)
         if node_id in self.client.addresses:
             self.client.drop(self.client.addresses[node_id])
@@ -303,19 +303,19 @@ class _Process:
 
     def _choose(self, session: _Session) -> dict[Place, AcknowledgeType]:
         """What to say of some of the records that it has, or of all."""
-        told: dict[Place, AcknowledgeType] = {}
+        chosen: dict[Place, AcknowledgeType] = {}
         kind: AcknowledgeType | None = AcknowledgeType.ACCEPT
         for number, place in enumerate(sorted(session.acquired)):
             if not self._member.is_calm and not number % 3:
                 kind = self._rng.choice(_ANSWERS)
             if kind is not None:
-                told[place] = kind
+                chosen[place] = kind
             elif self._rng.random() < 0.5:
                 del session.acquired[place]
-        return told
+        return chosen
 
-    def _told(self, session: _Session, kinds: dict[Place, AcknowledgeType]) -> _Told:
-        """Part with what is told of."""
+    def _part_with(self, session: _Session, kinds: dict[Place, AcknowledgeType]) -> _Sent:
+        """Part with what is acknowledged."""
         holds: dict[int, dict[Place, Hold]] = defaultdict(dict)
         counts = {place: session.acquired.pop(place) for place in kinds}
         for place, kind in kinds.items():
@@ -323,16 +323,16 @@ class _Process:
             holds[place.partition][place] = hold or Hold(session.server, 0.0)
             if kind is not AcknowledgeType.RENEW:
                 self._model.part(self.name, place)
-        return _Told(kinds, counts, holds, self._now_s)
+        return _Sent(kinds, counts, holds, self._now_s)
 
-    def _on_answers(self, session: _Session, told: _Told, codes: dict[int, ErrorCode]) -> None:
-        for index, held in told.holds.items():
+    def _on_answers(self, session: _Session, sent: _Sent, codes: dict[int, ErrorCode]) -> None:
+        for index, held in sent.holds.items():
             code = codes[index]
             if code is ErrorCode.INVALID_RECORD_STATE:
                 self._model.refuse(self.name, held, self._now_s)
             elif code is ErrorCode.NONE:
                 for place in held:
-                    self._on_counted(session, told, place)
+                    self._on_counted(session, sent, place)
             elif not code.retriable and code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                 raise SimulationFailure(f"acknowledgements of {self.name} came to {code.name}")
             else:
@@ -340,15 +340,15 @@ class _Process:
                 for place in held:
                     self._model.doubt(place)
 
-    def _on_counted(self, session: _Session, told: _Told, place: Place) -> None:
+    def _on_counted(self, session: _Session, sent: _Sent, place: Place) -> None:
         model, kind, count, server = (
             self._model,
-            told.kinds[place],
-            told.counts[place],
+            sent.kinds[place],
+            sent.counts[place],
             session.server,
         )
         if kind is AcknowledgeType.RENEW:
-            model.renew(self.name, place, server, told.sent_s)
+            model.renew(self.name, place, server, sent.sent_s)
             session.acquired[place] = count
         elif kind is AcknowledgeType.RELEASE:
             model.release(place, count, server, self._now_s)
@@ -370,11 +370,13 @@ class _Process:
                 for _ in range(bool(kinds))
             ],
         )
-        told = self._told(session, kinds)
-        response = await self._call(session, request, told)
+        sent = self._part_with(session, kinds)
+        response = await self._call(session, request, sent)
         answers = [one for topic in response.responses for one in topic.partitions]
         self._on_answers(
-            session, told, {one.partition_index: ErrorCode(one.error_code) for one in answers}
+            session,
+            sent,
+            {one.partition_index: ErrorCode(one.error_code) for one in answers},
         )
 
     # -- records ----------------------------------------------------------------------------------
@@ -414,16 +416,16 @@ class _Process:
         sent_s = self._now_s
         asked = session.partitions | wanted
         session.partitions = {*wanted, *batches}
-        told = self._told(session, kinds)
+        sent = self._part_with(session, kinds)
         try:
-            response = await self._call(session, request, told)
+            response = await self._call(session, request, sent)
         except Unavailable:
             for index in asked:
                 self._model.lose_answer(index)
             raise
         answers = [one for topic in response.responses for one in topic.partitions]
         codes = {one.partition_index: ErrorCode(one.acknowledge_error_code) for one in answers}
-        self._on_answers(session, told, codes)
+        self._on_answers(session, sent, codes)
         for one in answers:
             self._take_records(session, one, sent_s)
 
@@ -455,10 +457,10 @@ class _Process:
                 session.acquired[place] = taken.delivery_count
 
 
-def _batches(told: dict[Place, AcknowledgeType]) -> dict[int, list[AcknowledgementBatch]]:
-    """What is told, by partition, offset by offset in runs of the same answer."""
+def _batches(kinds: dict[Place, AcknowledgeType]) -> dict[int, list[AcknowledgementBatch]]:
+    """The acknowledgements by partition, offset by offset in runs of the same answer."""
     found: dict[int, list[AcknowledgementBatch]] = defaultdict(list)
-    for place, kind in sorted(told.items()):
+    for place, kind in sorted(kinds.items()):
         batches = found[place.partition]
         before = batches[-1] if batches else None
         if (

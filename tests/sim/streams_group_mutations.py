@@ -77,7 +77,7 @@ def _epochs_are_not_read() -> list[Patch]:
 
 
 def _nothing_ever_changes() -> list[Patch]:
-    """A member is told that nothing has changed as long as it is in the epoch that it says."""
+    """A member is answered that nothing has changed as long as it is in the epoch that it names."""
 
     def unchanged(self: StreamsHeartbeats, request: Any, sender: Any, now: Any) -> Any:
         group = self._registry.find(request.group_id, StreamsGroup)

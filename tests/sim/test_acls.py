@@ -105,7 +105,7 @@ def authorizer_of(node: SimNode) -> StandardAuthorizer:
 
 
 def rules_of(acls: Iterable[Acl]) -> Any:
-    """What an authorizer makes of ACLs when it hears of them all at once."""
+    """What an authorizer makes of ACLs when they come all at once."""
     fresh = StandardAuthorizer()
     by_id = {one.id: one for one in acls}
     changes = AclChanges(Map())

@@ -117,7 +117,7 @@ def test_a_bad_read_is_right_when_repeated() -> None:
 
 
 def test_what_is_flipped_can_be_noticed() -> None:
-    """The checksum, the magic or the lengths tell of each bit that may be flipped in a log."""
+    """The checksum, the magic or the lengths give away each bit that may be flipped in a log."""
     data = batches(4)
     starts = [header.position for header in iter_headers(data)]
     places = set()

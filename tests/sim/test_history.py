@@ -1,4 +1,4 @@
-"""What clients tell of groups: who may own and commit."""
+"""What clients report of groups: who may own and commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_partition_has_one_owner_in_a_generation() -> None:
 
 
 def test_who_owned_before_commits_no_more() -> None:
-    """Once others were told of a newer generation; a commit under way at that moment may count."""
+    """Once others were given a newer generation; a commit under way at that moment may count."""
     history = History()
     history.own("g", 3, TP, "a")
     before = history.newest_generation("g")

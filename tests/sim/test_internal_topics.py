@@ -15,7 +15,7 @@ LATE = (2, 3)
 
 
 async def find_coordinator(client: SimClient, until_s: float) -> int:
-    """Ask until a coordinator is told, or time is up."""
+    """Ask until a coordinator is returned, or time is up."""
     while True:
         try:
             return await client.coordinator("g")

@@ -59,7 +59,7 @@ async def trouble(stage: Stage, machines: list[Machine], rounds: int) -> None:
 
 
 def check_logs(stage: Stage, history: History) -> None:
-    """Compare what the leaders hold in the end with what the clients were told."""
+    """Compare what the leaders hold in the end with what the clients were answered."""
     for tp in PARTITIONS:
         log = stage.log(stage.image(tp).leader, tp)
         assert log is not None
@@ -101,9 +101,12 @@ async def use_a_topic(stage: Stage) -> None:
         producer.is_stopping = True
     await stage.until(lambda: all(p.is_done for p in producers), "producers end", 150)
     sent = sum(sender.sent for sender in history.senders.values())
-    told = sum(len(sender.acknowledged) for sender in history.senders.values())
+    acknowledged = sum(len(sender.acknowledged) for sender in history.senders.values())
     given_up = sum(producer.given_up for producer in producers)
-    expect(told + given_up == sent > 100, f"{told} told and {given_up} given up of {sent}")
+    expect(
+        acknowledged + given_up == sent > 100,
+        f"{acknowledged} acknowledged and {given_up} given up of {sent}",
+    )
     commits = sum(member.commit_count for member in members)
     await stage.until(
         lambda: sum(member.commit_count for member in members) > commits, "a commit", 60
@@ -150,6 +153,6 @@ async def use_a_topic_that_comes_and_goes(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("seed", ["2", "4"])
-def test_clients_follow_a_topic_that_is_made_anew(seed: str) -> None:
+def test_clients_follow_a_recreated_topic(seed: str) -> None:
     """Producers and consumers go on with the topic that is there now."""
     play(use_a_topic_that_comes_and_goes, seed=seed, properties=PROPERTIES)

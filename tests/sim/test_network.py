@@ -179,7 +179,7 @@ def test_a_stalled_connection_leaves_others_alone() -> None:
     run(script)
 
 
-def test_whoever_waits_learns_that_a_socket_closes() -> None:
+def test_waiting_tasks_learn_that_a_socket_closes() -> None:
     """notify_closing wakes the reader with ClosedResourceError, as Trio does."""
 
     async def script(pair: Pair) -> None:

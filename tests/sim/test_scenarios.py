@@ -169,7 +169,7 @@ async def kip_320_stale_follower(stage: Stage) -> None:
     client = stage.client("p")
     expect(await stage.produce(client, 1, tp, "m0") is ErrorCode.NONE, "m0 is acknowledged")
     await stage.until(lambda: stage.end(3, tp) == 1, "broker 3 has m0")
-    # Broker 3 hears no more of the controllers, but of the other brokers.
+    # Broker 3 reaches the controllers no more, but the other brokers.
     stage.hang([101, 102, 103], [3])
     stage.node(1).crash()
     await stage.until(lambda: stage.leads(2, tp), "broker 2 leads")
@@ -190,7 +190,7 @@ async def kip_320_stale_follower(stage: Stage) -> None:
 
 
 async def leader_changes_unseen(stage: Stage) -> None:
-    """A leader hears at once that another one led and that it leads again (no KIP).
+    """A leader learns at once that another one led and that it leads again (no KIP).
 
     A follower had its record, and cut it for the leader in between.
     """

@@ -34,7 +34,7 @@ DISK_REGRESSIONS = {
 }
 # The same for seeds with transactions (scripts/simulate --transactions).
 TRANSACTION_REGRESSIONS = {
-    16: "a restarted log told as stable what a marker above its high watermark had decided",
+    16: "a restarted log returned as stable what a marker above its high watermark had decided",
     1002: "nobody restarted a node that had no room to rename a compacted segment",
     4036: "a decision that was in the log, but could not be flushed, was made again",
     5085: "a coordinator that had been replaced fenced a producer of its successor",

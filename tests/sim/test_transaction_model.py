@@ -79,7 +79,7 @@ class Story:
 
 
 def test_what_is_right_is_left_alone() -> None:
-    """Commits, aborts, an end that nobody was told, a bumped epoch, a loop, and their readers."""
+    """Commits, aborts, an end without an answer, a bumped epoch, a loop, and their readers."""
     story = Story()
     history, life = story.history, story.life()
     first = history.attempt(life)
@@ -204,7 +204,7 @@ def _reordered_transactions(story: Story, life: Life) -> None:
     story.abort(first)
 
 
-def _of_nobody(story: Story, life: Life) -> None:
+def _never_sent(story: Story, life: Life) -> None:
     story.append(story.history.attempt(life), A, "x/0")
 
 
@@ -384,7 +384,7 @@ def _stable_above_the_high_watermark(story: Story, life: Life) -> None:
         (_doubled, "is twice: at a-0:0 and a-0:1"),
         (_reordered, "/0 is at a-0:1, behind 1 of its transaction"),
         (_reordered_transactions, "behind the later transaction t.0.1"),
-        (_of_nobody, "x/0 at a-0:0: nobody sent it"),
+        (_never_sent, "x/0 at a-0:0: nobody sent it"),
         (_sent_elsewhere, "at b-0:0: it was sent elsewhere"),
         (_never_ended, "the transaction of t.0.0/0 at a-0:0 never ended"),
         (_marker_left_out, "where the transaction of t.0.0/0 is still open"),
@@ -413,7 +413,7 @@ def _stable_above_the_high_watermark(story: Story, life: Life) -> None:
     ],
 )
 def test_mistakes_are_found(tell: Callable[[Story, Life], None], text: str) -> None:
-    """Each is told with the record or transaction that shows it."""
+    """Each is reported with the record or transaction that shows it."""
     story = Story()
     with pytest.raises(SimulationFailure) as caught:
         tell(story, story.life())
@@ -422,7 +422,7 @@ def test_mistakes_are_found(tell: Callable[[Story, Life], None], text: str) -> N
 
 
 def test_a_late_answer_supersedes_nobody() -> None:
-    """Of two producers of an id that ask at once, the newer epoch fences, whoever is told first."""
+    """Of two producers of an id that ask at once, the newer one fences, in any order of answers."""
     history = TransactionHistory()
     newer = history.begin_life("t", 7, 1, -1)
     older = history.begin_life("t", 7, 0, -1)

@@ -1,7 +1,7 @@
 """What must hold of transactions in a cluster at every instant, found by reading the logs again.
 
-Owns: `TransactionInvariants`, which `Invariants` tells of each replica whose log or high watermark
-has changed, and asks to `finish` once it has told of all. It parses batches itself. What it checks
+Owns: `TransactionInvariants`. `Invariants` notifies it of each replica whose log or high watermark
+has changed, and asks it to `finish` after all of them. It parses batches itself. What it checks
 1. A replica's last stable offset is where the oldest transaction begins that is not decided below
    its high watermark, else its high watermark; never more, and never less.
 2. A marker is in nobody's log before the record that prepares it is committed.

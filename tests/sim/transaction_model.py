@@ -1,6 +1,6 @@
 """What transactional clients did and saw, and an independent model of what the logs may hold then.
 
-Owns: `TransactionHistory`. It knows nothing of brokers; it is told by the clients, raises at once
+Owns: `TransactionHistory`. It knows nothing of brokers; clients report to it, it raises at once
 for what no later event can mend, and compares everything with the final logs in `check`. Terms: a
 life is one answer to InitProducerId; an attempt is one transaction of a life; the value of its
 record n is `attempt/n`. The promises it checks
@@ -15,8 +15,8 @@ record n is `attempt/n`. The promises it checks
    one ended, and has an output for every committed input record between.
 7. A reader of committed data sees each committed record between where it began and where it is,
    once and in order, and nothing else; any other reader sees every record.
-8. A last stable offset is told only if every transaction that began below it had its marker below
-   the high watermark told with it.
+8. A last stable offset is given only if every transaction that began below it had its marker below
+   the high watermark given with it.
 
 Called by: the transactional programs of a simulation, and its end.
 """
@@ -182,7 +182,7 @@ class TransactionHistory:
     def acknowledge(
         self, attempt: Attempt, numbers: Sequence[int], base_offset: int | None
     ) -> None:
-        """Records were acknowledged; the first one at this offset, if it was told."""
+        """Records were acknowledged; the first one at this offset, if it was returned."""
         for index, number in enumerate(numbers):
             sent = attempt.sent[number]
             if not sent.was_allowed:
@@ -265,7 +265,7 @@ class TransactionHistory:
     def see_stable(
         self, topic_partition: TopicPartition, last_stable_offset: int, high_watermark: int
     ) -> None:
-        """A leader told its last stable offset."""
+        """A leader returned its last stable offset."""
         if not 0 <= last_stable_offset <= high_watermark:
             _fail(
                 f"{_name(topic_partition)}: a last stable offset of {last_stable_offset} with a"

@@ -101,7 +101,7 @@ def _marker_lost_with_the_leader() -> list[Patch]:
 
 
 def _verification_is_skipped() -> list[Patch]:
-    """Partitions append whatever comes; the coordinator is told by new clients' requests only."""
+    """Partitions append whatever comes; only new clients' requests reach the coordinator."""
 
     def is_asked_for(self: TransactionVerification, support: Any) -> bool:
         return bool(support.adds_partitions)

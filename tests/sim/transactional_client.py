@@ -129,7 +129,7 @@ class TransactionalSession:
     # -- lives ------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Become the producer with this id; whoever was it before is fenced.
+        """Become the producer with this id; the one before is fenced.
 
         Raises:
             Unavailable: not within the patience.
@@ -421,7 +421,7 @@ class TransactionalSession:
 
         Args:
             key: type and name of what is coordinated; None: the transactional id.
-            on_end: is told of each request that was sent whether it was answered.
+            on_end: called for each request that was sent with whether it was answered.
 
         Raises:
             Fenced, MustAbort: so it was answered.

@@ -297,8 +297,8 @@ class _Owned(RebalanceListener):
             return
         found = await self._consumer.committed(partitions)
         for tp in partitions:
-            told = found[tp]
-            offset = 0 if told is None else told.offset
+            committed = found[tp]
+            offset = 0 if committed is None else committed.offset
             history.find_offset(LibraryLoop.GROUP, tp, known[tp], offset)
             self._begin(tp, offset)
 

@@ -271,7 +271,7 @@ async def committed_offset(
     *,
     require_stable: bool = True,
 ) -> int:
-    """Ask for a committed offset until it is told.
+    """Ask for a committed offset until it is returned.
 
     Who is no member of the group has no generation by which an old coordinator's answer could be
     found out later, so that it waits until there is none.

@@ -184,7 +184,7 @@ class MemoryFileSystem:
         self.read_fault: ReadFault | None = None
         self.faults: dict[tuple[str, str], OSError] = {}
         self.failed_call: FailedCall | None = None
-        self.on_call: Callable[[str, str], None] | None = None  # told each (operation, path)
+        self.on_call: Callable[[str, str], None] | None = None  # called with each (operation, path)
         self.is_cached = True
         self.loads: list[tuple[int, int]] = []
         self.sync_count = 0

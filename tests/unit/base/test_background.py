@@ -23,17 +23,17 @@ async def test_what_the_body_raises_comes_out_as_itself(kind: type[BaseException
             ended.set()
 
     raised = kind("the body's own")
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         async with open_background() as nursery:
             nursery.start_soon(run_aside, task)
             await trio.testing.wait_all_tasks_blocked()
             raise raised
-    assert told.value is raised
+    assert caught.value is raised
     assert ended.is_set()
 
 
 async def test_a_cancellation_is_one() -> None:
-    """Of whoever cancelled: it is not taken for the end of the tasks."""
+    """Of the caller's own scope: it is not taken for the end of the tasks."""
     with trio.CancelScope() as scope:
         async with open_background():
             scope.cancel()
@@ -47,11 +47,11 @@ async def test_what_a_task_raises_comes_out_in_a_group() -> None:
     async def task() -> None:
         raise ValueError("a fault")
 
-    with pytest.raises(ExceptionGroup) as told:
+    with pytest.raises(ExceptionGroup) as caught:
         async with open_background() as nursery:
             nursery.start_soon(run_aside, task)
             await trio.sleep_forever()
-    assert isinstance(told.value.exceptions[0], ValueError)
+    assert isinstance(caught.value.exceptions[0], ValueError)
 
 
 async def test_an_interrupt_of_a_task_is_the_program_s() -> None:
@@ -92,10 +92,10 @@ async def test_interrupts_reach_no_task() -> None:
 async def test_the_traceback_of_an_interrupt_ends_at_the_program() -> None:
     """Not in what it waited in; that of an error is whole."""
     for kind, is_cut in ((KeyboardInterrupt, True), (ValueError, False)):
-        with pytest.raises(kind) as told:
+        with pytest.raises(kind) as caught:
             async with open_background():
                 await _wait(kind)
-        names = [frame.name for frame in traceback.extract_tb(told.value.__traceback__)]
+        names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
         assert (names[-1] == "_wait") is is_cut, names
 
 

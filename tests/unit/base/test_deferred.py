@@ -102,7 +102,7 @@ def test_misuse_is_our_bug() -> None:
 
 
 async def test_an_error_is_raised_where_the_value_is_asked_for() -> None:
-    """Neither in whoever completes, nor in the queue; what depends on the value fails, too."""
+    """Neither where it is completed, nor in the queue; what depends on the value fails, too."""
 
     def divide(value: int) -> int:
         return 1 // value
@@ -179,7 +179,7 @@ def test_gathering_waits_for_all_and_keeps_their_order() -> None:
     assert gather([]).value == []
 
 
-def test_gathering_tells_of_an_error_once_all_are_done() -> None:
+def test_gathering_fails_once_all_are_done() -> None:
     first, second = Deferred[int](), Deferred[int]()
     both = gather([first, second])
     first.fail(ZeroDivisionError())

@@ -47,8 +47,8 @@ def test_many_lines_of_a_kind_are_few() -> None:
     """Peers choose their ports; other kinds of lines are not held back by it."""
     limits = LineLimits()
     lines = [f"closed client=h:{port}" for port in range(500)]
-    told = [limits.admit("closed", partial(str, line), 0.5) for line in lines]
-    assert [one for one in told if one is not None] == [0] * KIND_LINES
+    admitted = [limits.admit("closed", partial(str, line), 0.5) for line in lines]
+    assert [one for one in admitted if one is not None] == [0] * KIND_LINES
     assert limits.admit("other", lambda: "something else", 0.5) == 0
     assert limits.admit("closed", lambda: "closed client=h:500", 11) == 500 - KIND_LINES
 
@@ -87,8 +87,8 @@ def test_every_logger_is_limited(log: io.StringIO) -> None:
                                                     " left_out=99")  # fmt: skip
 
 
-def test_debug_tells_everything(log: io.StringIO) -> None:
-    """A logger that somebody set to DEBUG is not limited."""
+def test_debug_is_not_limited(log: io.StringIO) -> None:
+    """A logger that was set to DEBUG is not limited."""
     logger = logging.getLogger("kraftrio.test_line_limits.debug")
     logger.setLevel(logging.DEBUG)
     try:

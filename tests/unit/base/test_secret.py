@@ -1,4 +1,4 @@
-"""A secret is shown nowhere, and told by nothing but `reveal`."""
+"""A secret is shown nowhere, and returned by nothing but `reveal`."""
 
 from __future__ import annotations
 

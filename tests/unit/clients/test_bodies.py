@@ -25,7 +25,7 @@ CLIENTS: list[Client] = [
 async def test_the_body_s_own(client: Client, kind: type[BaseException]) -> None:
     """Not in a group, and the very object."""
     raised = kind("the body's own")
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         async with client():
             raise raised
-    assert told.value is raised
+    assert caught.value is raised

@@ -267,7 +267,7 @@ async def test_old_news_about_a_partition_are_ignored() -> None:
 
 
 async def test_a_hint_is_as_good_as_metadata() -> None:
-    """A newer leader told beside an error counts at once (KIP-951), an older one does not."""
+    """A newer leader given beside an error counts at once (KIP-951), an older one does not."""
     async with fake_cluster(2) as fake, open_cluster(config=config(fake)) as cluster:
         fake.add_topic("t", [1])
         await cluster.topic("t")

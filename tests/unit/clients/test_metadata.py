@@ -1,4 +1,4 @@
-"""What a client keeps of its cluster: newer news win, and a topic's id tells which topic it is."""
+"""What a client keeps of its cluster: newer news win, and a topic's id says which topic it is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraftrio.wire.primitives import ZERO_UUID
 OLD, NEW, NEWEST = b"o" * 16, b"n" * 16, b"x" * 16
 
 
-def told(topic_id: bytes, *epochs: int, code: ErrorCode = ErrorCode.NONE) -> MetadataResponse:
+def answer(topic_id: bytes, *epochs: int, code: ErrorCode = ErrorCode.NONE) -> MetadataResponse:
     """A response about one topic whose partitions have these leader epochs."""
     partitions = [
         MetadataResponsePartition(partition_index=index, leader_id=1, leader_epoch=epoch)
@@ -40,43 +40,45 @@ def epochs(metadata: ClusterMetadata) -> list[int]:
 
 
 def test_leader_epochs_do_not_go_back_within_a_topic() -> None:
-    assert epochs(after(told(OLD, 4, 4), told(OLD, 3, 5))) == [4, 5]
+    assert epochs(after(answer(OLD, 4, 4), answer(OLD, 3, 5))) == [4, 5]
 
 
 def test_a_topic_recreated_begins_with_its_own_epochs() -> None:
     """Lower epochs, fewer partitions: all is as the new topic has it."""
-    metadata = after(told(OLD, 4, 4, 4), told(NEW, 0, 1))
+    metadata = after(answer(OLD, 4, 4, 4), answer(NEW, 0, 1))
     assert epochs(metadata) == [0, 1]
     assert metadata.topic_id("t") == NEW
     assert metadata.topics["t"].former_ids == (OLD,)
 
 
 def test_brokers_that_are_behind_do_not_bring_a_former_topic_back() -> None:
-    """An id that was replaced is never right again, whoever tells it, and however late."""
-    metadata = after(told(OLD, 4), told(NEW, 0), told(OLD, 5), told(NEWEST, 0), told(NEW, 7))
+    """An id that was replaced is never right again, whichever broker sends it, and however late."""
+    metadata = after(
+        answer(OLD, 4), answer(NEW, 0), answer(OLD, 5), answer(NEWEST, 0), answer(NEW, 7)
+    )
     assert metadata.topic_id("t") == NEWEST
     assert epochs(metadata) == [0]
 
 
 def test_the_id_is_kept_while_a_topic_is_gone() -> None:
     """So that a topic that comes after it is known to be another, and the same one to be it."""
-    gone = told(ZERO_UUID, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    metadata = after(told(OLD, 4), gone)
+    gone = answer(ZERO_UUID, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    metadata = after(answer(OLD, 4), gone)
     assert not metadata.topics["t"].partitions
     assert metadata.topic_id("t") == OLD
-    assert epochs(metadata.updated(told(NEW, 0))) == [0]
-    assert metadata.updated(told(NEW, 0)).topics["t"].former_ids == (OLD,)
-    assert metadata.updated(told(OLD, 4)).topics["t"].former_ids == ()
+    assert epochs(metadata.updated(answer(NEW, 0))) == [0]
+    assert metadata.updated(answer(NEW, 0)).topics["t"].former_ids == (OLD,)
+    assert metadata.updated(answer(OLD, 4)).topics["t"].former_ids == ()
 
 
 def test_ids_of_many_former_topics_are_not_kept_for_ever() -> None:
-    metadata = after(*(told(bytes([number]) * 16, 0) for number in range(1, 100)))
+    metadata = after(*(answer(bytes([number]) * 16, 0) for number in range(1, 100)))
     assert len(metadata.topics["t"].former_ids) == 10
 
 
 def test_a_hint_about_a_former_topic_is_no_news() -> None:
     """A broker answers late, about a topic that has been replaced, with its high epoch."""
-    metadata = after(told(OLD, 4), told(NEW, 0))
+    metadata = after(answer(OLD, 4), answer(NEW, 0))
     assert metadata.with_leader("t", 0, 2, 5, topic_id=OLD) is None
     changed = metadata.with_leader("t", 0, 2, 1, topic_id=NEW)
     assert changed is not None
@@ -88,4 +90,4 @@ def test_ids_that_are_not_known_are_of_no_other_topic() -> None:
     assert not is_another(OLD, OLD)
     assert not is_another(OLD, ZERO_UUID)
     assert not is_another(ZERO_UUID, NEW)
-    assert epochs(after(told(ZERO_UUID, 4), told(ZERO_UUID, 3))) == [4]
+    assert epochs(after(answer(ZERO_UUID, 4), answer(ZERO_UUID, 3))) == [4]

@@ -1,4 +1,4 @@
-"""What keeps a client from going on is told, with what to do; where Java raises, an error is."""
+"""What keeps a client from going on is logged, with what to do; where Java raises, an error is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_brokers_that_cannot_be_reached(caplog: pytest.LogCaptureFixture) 
     assert sentence.endswith("see that one runs there, and that bootstrap_servers names it")
 
 
-async def told(caplog: pytest.LogCaptureFixture, beginning: str) -> str:
+async def wait_warning(caplog: pytest.LogCaptureFixture, beginning: str) -> str:
     """Wait for a warning; return it."""
     with trio.fail_after(DEADLINE_S):
         while True:
@@ -63,7 +63,7 @@ async def test_a_broker_that_is_not_where_the_cluster_says(
         fake.nodes[2].port = closed_port()
         async with Producer(bootstrap, delivery_timeout_ms=1_000, **QUICK) as producer:
             delivery = await producer.send("t", b"x")
-            sentence = await told(
+            sentence = await wait_warning(
                 caplog, f"broker 2 cannot be reached at 127.0.0.1:{fake.nodes[2].port}"
             )
             assert sentence.endswith("this machine can use its advertised.listeners")
@@ -74,7 +74,7 @@ async def test_a_broker_that_is_not_where_the_cluster_says(
 async def test_a_topic_that_does_not_exist(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A producer raises after max_block_ms; a consumer waits for it to come. Both tell."""
+    """A producer raises after max_block_ms; a consumer waits for it to come. Both warn."""
     monkeypatch.setattr("kraftrio.clients.metadata_fetcher._REPORT_AFTER_S", 0.1)
     async with fake_cluster() as fake:
         async with Producer(fake.bootstrap, max_block_ms=400, **QUICK) as producer:
@@ -84,14 +84,14 @@ async def test_a_topic_that_does_not_exist(
             consumer.assign(TopicPartition("v", 0))
             await consumer.poll(400)
     for topic in ("u", "v"):
-        sentence = await told(caplog, f"topic '{topic}' does not exist: ")
+        sentence = await wait_warning(caplog, f"topic '{topic}' does not exist: ")
         assert "create it, or correct the name" in sentence
 
 
 async def test_a_topic_that_is_made_when_it_is_asked_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is missing for a moment, of which nobody has to hear."""
+    """It is missing for a moment, which is not worth a warning."""
     async with (
         fake_cluster() as fake,
         Producer(fake.bootstrap) as producer,
@@ -104,13 +104,15 @@ async def test_a_topic_that_is_made_when_it_is_asked_for(
 
 
 async def test_a_partition_that_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
-    """It is told while it is waited for; a producer raises."""
+    """It is logged while it is waited for; a producer raises."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
         async with Consumer(fake.bootstrap) as consumer:
             consumer.assign(TopicPartition("t", 9))
             await consumer.poll(200)
-            sentence = await told(caplog, "topic 't' has 1 partition(s), and no partition 9")
+            sentence = await wait_warning(
+                caplog, "topic 't' has 1 partition(s), and no partition 9"
+            )
             assert sentence.endswith("correct the number, or add partitions")
         async with Producer(fake.bootstrap, max_block_ms=200) as producer:
             with pytest.raises(UnknownTopicOrPartitionError, match="no partition 9"):

@@ -16,7 +16,7 @@ SPARK_NAMES = ("KraftrioLogSource", "KraftrioSource")
 
 @pytest.mark.parametrize("name", sorted(set(kraftrio.__all__) - {"__version__"}))
 def test_names_are_those_of_their_homes(name: str) -> None:
-    """A public name is the very object of the module that defines it, and `dir` tells of it."""
+    """A public name is the very object of the module that defines it, and `dir` lists it."""
     found = getattr(kraftrio, name)
     assert found is getattr(import_module(kraftrio._HOMES[name]), name)
     assert found.__module__ == kraftrio._HOMES[name] and found.__doc__
@@ -39,7 +39,7 @@ def test_the_types_are_marked_as_such() -> None:
     assert (Path(kraftrio.__file__).parent / "py.typed").is_file()
 
 
-def told_by(program: str) -> str:
+def output_of(program: str) -> str:
     """Return what a program prints in a fresh interpreter."""
     command = [sys.executable, "-W", "error", "-c", program]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -52,19 +52,19 @@ def test_nothing_is_imported_before_it_is_asked_for() -> None:
         "before -= {'kraftrio.base', 'kraftrio.base.version'};"
         "from kraftrio import *; print(sorted(before), 'pyspark' in sys.modules, Producer.__name__)"
     )
-    assert told_by(program) == "[] False Producer"
+    assert output_of(program) == "[] False Producer"
 
 
 @pytest.mark.parametrize("name", SPARK_NAMES)
 def test_without_pyspark_the_extra_is_named(name: str) -> None:
-    """Who has no pyspark is told what to install."""
+    """Without pyspark the error says what to install."""
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
         f"try:\n    from kraftrio import {name}\n"
         "except ModuleNotFoundError as error:\n    print(error)"
     )
     # pyarrow comes first, where it is missing too.
-    assert told_by(program) in {
+    assert output_of(program) in {
         f"kraftrio.{name} needs {missing}: pip install 'kraftrio[spark]'"
         for missing in ("pyspark", "pyarrow")
     }

@@ -182,7 +182,7 @@ async def test_a_refusal_is_raised_at_once(
 async def test_a_consumer_says_it_again_and_goes_on_trying(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    """Each poll hears of it, as in Java; attempts are as far apart as after lost connections."""
+    """Each poll raises it, as in Java; attempts are as far apart as after lost connections."""
     network: Any = Refusing(LoginRefused("wrong password"))
     async with Consumer(
         "b:9092", network=network, group_id="g", reconnect_backoff_ms=1000

@@ -54,7 +54,7 @@ def test_none_is_not_asked_for() -> None:
 
 @pytest.mark.parametrize("client", [Producer, Consumer])
 def test_what_is_no_function(client: Any) -> None:
-    """It is told when the client is made."""
+    """It is raised when the client is made."""
     name = "value_serializer" if client is Producer else "value_deserializer"
     with pytest.raises(TypeError, match=f"{name} must be a function"):
         client("localhost:9092", **{name: "json"})
@@ -70,9 +70,9 @@ async def test_a_producer_writes_what_serializers_make() -> None:
             value_serializer=serialization.json_serializer,
         ) as producer:
             await producer.send("t", {"a": 1}, key="k")
-            with pytest.raises(TypeError, match="JSON") as told:
+            with pytest.raises(TypeError, match="JSON") as raised:
                 await producer.send("t", object())
-            assert told.value.__notes__ == [
+            assert raised.value.__notes__ == [
                 "by the value_serializer, for a record to the topic 't'"
             ]
             await producer.send("t", None, key="k")
@@ -117,7 +117,7 @@ async def by_two(consumer: Consumer[bytes, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("take", [one_by_one, in_batches, at_once, by_two])
-async def test_a_record_that_cannot_be_read_is_told_until_it_is_skipped(
+async def test_a_record_that_cannot_be_read_raises_until_it_is_skipped(
     kafka: Kafka, take: Any
 ) -> None:
     """With where it is and what it was; those around it come, once each."""
@@ -128,9 +128,9 @@ async def test_a_record_that_cannot_be_read_is_told_until_it_is_skipped(
         while len(found) < 2:
             found += await take(consumer)
         for _ in range(2):
-            with pytest.raises(RecordDeserializationError) as told:
+            with pytest.raises(RecordDeserializationError) as raised:
                 await take(consumer)
-            error = told.value
+            error = raised.value
             assert (error.topic_partition, error.offset) == (T0, 2)
             assert (error.key, error.value, error.headers) == (b"k", b"{", (("h", b"x"),))
             assert "the value of the record at offset 2 of t-0 cannot be read" in str(error)

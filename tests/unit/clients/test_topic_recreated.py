@@ -19,7 +19,7 @@ T0 = TopicPartition("t", 0)
 FRESH = {"metadata_max_age_ms": 3_000}
 
 
-async def make_anew(kafka: Kafka, partitions: int = 1, *, after_s: float = 0.5) -> None:
+async def recreate(kafka: Kafka, partitions: int = 1, *, after_s: float = 0.5) -> None:
     """Delete the topic, and make another of its name."""
     async with Admin(kafka.bootstrap) as admin:
         await admin.delete_topics(["t"])
@@ -67,14 +67,16 @@ async def test_a_consumer_reads_the_new_topic_from_its_beginning(
             consumer.assign([T0])
         assert await read(consumer, 5) == written(5)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_anew, kafka)
+            nursery.start_soon(recreate, kafka)
             await consumer.poll(2_000)
         await kafka.fill("t", later)
         assert await read(consumer, later) == written(later)
 
 
 @pytest.mark.kafka(brokers=1, config={"auto.create.topics.enable": "false"})
-async def test_without_a_policy_the_application_is_told_and_decides(kafka: Kafka) -> None:
+async def test_without_a_policy_an_error_is_raised_and_the_application_decides(
+    kafka: Kafka,
+) -> None:
     """auto_offset_reset=none: an error at each poll until it seeks."""
     await kafka.create("t")
     await kafka.fill("t", 5)
@@ -82,12 +84,12 @@ async def test_without_a_policy_the_application_is_told_and_decides(kafka: Kafka
         consumer.assign([T0])
         consumer.seek(T0, 0)
         assert await read(consumer, 5) == written(5)
-        await make_anew(kafka)
+        await recreate(kafka)
         await kafka.fill("t", 9)
         for _ in range(2):
-            with pytest.raises(LogTruncationError, match="t-0 was re-created") as told:
+            with pytest.raises(LogTruncationError, match="t-0 was re-created") as raised:
                 await read(consumer, 1)
-            assert (told.value.topic_partition, told.value.offset) == (T0, 5)
+            assert (raised.value.topic_partition, raised.value.offset) == (T0, 5)
         consumer.seek(T0, 2)
         assert (await read(consumer, 7))[0] == (2, b"2")
 
@@ -113,7 +115,7 @@ async def test_a_producer_spreads_over_the_partitions_there_are(
     async with kafka.producer(**settings) as producer:
         sent = await _send(producer, kafka, 40, b"a")
         assert len({(await delivery).partition for delivery in sent}) == before
-        await make_anew(kafka, later)
+        await recreate(kafka, later)
         await trio.sleep(5)
         sent = await _send(producer, kafka, 40, b"b")
         places = Counter([(await delivery).partition for delivery in sent])
@@ -137,7 +139,7 @@ async def test_records_for_a_partition_that_is_gone_are_given_up_with_the_reason
         now_ms = kafka.now_ms()
         gone = await producer.send("t", b"x", partition=3, timestamp_ms=now_ms)
         kept = await producer.send("t", b"y", partition=0, timestamp_ms=now_ms)
-        await make_anew(kafka, 2)
+        await recreate(kafka, 2)
         assert (await kept).offset == 0
         with pytest.raises(TimedOutError, match="the topic was re-created, without that"):
             await gone
@@ -163,7 +165,7 @@ async def test_a_producer_goes_on_while_the_topic_changes_again_and_again(kafka:
             nursery.start_soon(write)
             for pause_s in (0.0, 0.3, 1.0):
                 await trio.sleep(0.7)
-                await make_anew(kafka, after_s=pause_s)
+                await recreate(kafka, after_s=pause_s)
             await trio.sleep(2)
             stop.set()
         for delivery in sent:

@@ -84,16 +84,16 @@ UNSENDABLE: list[tuple[type[Exception], dict[str, Any], str]] = [
 
 
 async def test_what_cannot_be_sent_is_refused_and_the_rest_is_delivered() -> None:
-    """Every wrong argument is told at once; records before and after it are written."""
+    """Every wrong argument raises at once; records before and after it are written."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
         async with Producer(fake.bootstrap, linger_ms=20) as producer:
             sent = []
             for number, (error, wrong, sentence) in enumerate(UNSENDABLE):
                 sent.append(await producer.send("t", b"%d" % number))
-                with pytest.raises(error, match=re.escape(sentence)) as told:
+                with pytest.raises(error, match=re.escape(sentence)) as raised:
                     await producer.send(**{"topic": "t", "value": b"x", **wrong})
-                assert not isinstance(told.value, KafkaClientError), wrong
+                assert not isinstance(raised.value, KafkaClientError), wrong
             for delivery in sent:
                 await delivery
         assert fake.values("t") == [b"%d" % number for number in range(len(UNSENDABLE))]
@@ -106,7 +106,7 @@ async def test_values_that_are_no_list(values: Any) -> None:
             await producer.send_values("t", values)
 
 
-async def test_a_partitioner_that_chooses_nothing_is_told() -> None:
+async def test_a_partitioner_that_chooses_nothing_is_an_error() -> None:
     """The program's own partitioner is checked like an argument."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
@@ -457,20 +457,20 @@ async def _now(call: Callable[[Any], object], argument: Any) -> None:
 
 @pytest.mark.parametrize(("name", "call", "sentence"), ADMIN_CALLS)
 async def test_an_admin_client_refuses_before_it_asks(name: str, call: Call, sentence: str) -> None:
-    """Nobody listens there: whoever asked first would time out."""
+    """Nothing listens there: a client that connected first would time out."""
     async with Admin(NOBODY) as admin:
-        with trio.fail_after(2), _refused(sentence) as told:
+        with trio.fail_after(2), _refused(sentence) as raised:
             await call(admin)
-    assert not isinstance(told.value, KafkaClientError)
+    assert not isinstance(raised.value, KafkaClientError)
 
 
 @pytest.mark.parametrize(("name", "call", "sentence"), CONSUMER_CALLS)
 async def test_a_consumer_refuses_before_it_asks(name: str, call: Call, sentence: str) -> None:
     """So does a consumer, which would meet the value again and again beside the program."""
     async with Consumer(NOBODY, group_id="g", enable_auto_commit=False) as consumer:
-        with trio.fail_after(2), _refused(sentence) as told:
+        with trio.fail_after(2), _refused(sentence) as raised:
             await call(consumer)
-        assert not isinstance(told.value, KafkaClientError)
+        assert not isinstance(raised.value, KafkaClientError)
 
 
 @pytest.mark.parametrize(("client", "calls"), [(Admin, ADMIN_CALLS), (Consumer, CONSUMER_CALLS)])
@@ -541,9 +541,9 @@ async def test_seek_takes_whole_numbers() -> None:
 )
 def test_wrong_settings(kind: Any, settings: dict[str, Any], sentence: str) -> None:
     """A setting's error is a ConfigError, whatever is wrong with it, and one sentence."""
-    with pytest.raises(ConfigError, match=re.escape(sentence)) as told:
+    with pytest.raises(ConfigError, match=re.escape(sentence)) as raised:
         make_config(kind, NOBODY, settings)
-    assert isinstance(told.value, TypeError) and isinstance(told.value, ValueError)
+    assert isinstance(raised.value, TypeError) and isinstance(raised.value, ValueError)
 
 
 @pytest.mark.parametrize(
@@ -575,11 +575,11 @@ def test_times_of_settings() -> None:
 
 
 async def test_what_slips_through_is_no_question_of_versions() -> None:
-    """A request that cannot be encoded tells so, and nothing of brokers that are too old."""
+    """The error says that the request cannot be encoded, not that brokers are too old."""
     async with fake_cluster() as fake, Producer(fake.bootstrap) as producer:
         assert producer._cluster is not None
         wrong: Any = MetadataRequest(topics=[MetadataRequestTopic(name=5)])  # type: ignore[arg-type]
-        with pytest.raises(InvalidValueError, match="cannot be sent: MetadataRequest") as told:
+        with pytest.raises(InvalidValueError, match="cannot be sent: MetadataRequest") as raised:
             await producer._cluster.request_any(wrong)
-        assert isinstance(told.value, TypeError)
-        assert isinstance(told.value, ValueError)
+        assert isinstance(raised.value, TypeError)
+        assert isinstance(raised.value, ValueError)

@@ -374,20 +374,20 @@ async def test_several_addresses_must_all_refuse() -> None:
 async def test_a_peer_that_closes_or_talks_nonsense_loses_the_connection(
     sent: bytes, reason: str
 ) -> None:
-    """All who wait are told why, in order, and whoever sends afterwards too."""
+    """All pending replies get the reason, in order, and later ones too."""
 
     async def script(peer: Peer) -> None:
         await peer.receive()
         await peer.send(sent)
 
     async with connected(script) as connection:
-        told: list[Reply] = []
+        completed: list[Reply] = []
         replies = [connection.send(MetadataRequest(), VERSION) for _ in range(3)]
         for reply in replies:
-            reply.then(told.append)
+            reply.then(completed.append)
         await connection.wait_closed()
         assert connection.is_closed
-        assert told == replies
+        assert completed == replies
         for reply in replies:
             with closes_with(reason):
                 reply.value()
@@ -471,7 +471,7 @@ async def test_a_cancelled_call_leaves_the_connection_to_the_others() -> None:
         assert response.controller_id == 1
 
 
-async def test_closing_tells_all_who_wait_and_a_callback_may_try_again() -> None:
+async def test_closing_completes_all_replies_and_a_callback_may_try_again() -> None:
     async with connected(silent) as connection:
         reply = connection.send(MetadataRequest(), VERSION)
         refused: list[str] = []

@@ -136,23 +136,23 @@ async def test_answers_that_came_while_the_process_stood_still_came_in_time(
             await late.wait()
 
 
-async def test_a_request_without_an_answer_is_told_what_became_of_it() -> None:
+async def test_the_outcome_of_a_request_without_an_answer_is_reported() -> None:
     """Taken to its last byte, or lost before: one call for each request."""
-    told: list[tuple[int, ConnectionLost | None]] = []
+    reported: list[tuple[int, ConnectionLost | None]] = []
     async with on_a_line() as (connection, line):
         request = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t" * 100)])
-        connection.send_oneway(request, 9, lambda lost: told.append((0, lost)), at_once=True)
+        connection.send_oneway(request, 9, lambda lost: reported.append((0, lost)), at_once=True)
         size = len(line.sent)
         line.takes = size + size // 2
         for number in (1, 2, 3):
             connection.send_oneway(
                 request,
                 9,
-                partial(lambda number, lost: told.append((number, lost)), number),
+                partial(lambda number, lost: reported.append((number, lost)), number),
                 at_once=True,
             )
-        assert told == [(0, None), (1, None)]
+        assert reported == [(0, None), (1, None)]
         line.send_error = ConnectionResetError("reset")
-        connection.send_oneway(request, 9, lambda lost: told.append((4, lost)), at_once=True)
-        assert [number for number, _ in told] == [0, 1, 2, 3, 4]
-        assert all(isinstance(lost, ConnectionLost) for _, lost in told[2:])
+        connection.send_oneway(request, 9, lambda lost: reported.append((4, lost)), at_once=True)
+        assert [number for number, _ in reported] == [0, 1, 2, 3, 4]
+        assert all(isinstance(lost, ConnectionLost) for _, lost in reported[2:])

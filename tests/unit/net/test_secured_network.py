@@ -109,7 +109,7 @@ async def test_the_lowest_socket_is_waited_for() -> None:
         (ConnectionResetError("reset"), ConnectionLost),
     ],
 )
-async def test_what_failed_is_told_by_the_kind_of_loss(
+async def test_the_kind_of_loss_says_what_failed(
     failure: OSError, kind: type[ConnectionLost]
 ) -> None:
     plain: Any = Plain()
@@ -148,7 +148,7 @@ async def test_a_refusal_may_come_after_the_connection_is_made(is_first_read: bo
 @pytest.mark.parametrize(
     ("failure", "expected"), [(LoginRefused("no"), True), (ConnectionResetError("no"), False)]
 )
-async def test_a_link_tells_whether_it_was_let_in(failure: OSError, expected: bool) -> None:
+async def test_a_link_knows_whether_it_was_let_in(failure: OSError, expected: bool) -> None:
     plain: Any = Plain()
     settings = LinkSettings("c", ExponentialBackoff(1000, 1000), NO_BACKOFF)
     link = Link(SecuredNetwork(plain, Step("s", failure)), lambda: ("b", 1), settings)

@@ -182,7 +182,7 @@ def test_cold_bytes_are_loaded_before_they_are_sent() -> None:
     assert taker.taken == b"head" + stored.data
 
 
-def test_what_is_to_be_loaded_ahead_is_told_before_who_sends_waits_for_the_disk() -> None:
+def test_what_to_load_ahead_is_known_before_the_sender_waits_for_the_disk() -> None:
     taker = Taker()
     queue = SendQueue(taker)
     stored = Stored(numbers(3 << 20), cold=True)

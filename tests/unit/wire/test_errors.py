@@ -50,7 +50,7 @@ def test_retriable_as_in_kafkas_clients(code: ErrorCode, retriable: bool) -> Non
 
 
 def test_kafka_error_carries_code_and_message() -> None:
-    """The code may be given as a number; the text tells both."""
+    """The code may be given as a number; the text names both."""
     error = KafkaError(3, "no topic t1")
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error.message == "no topic t1"

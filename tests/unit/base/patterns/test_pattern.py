@@ -20,7 +20,7 @@ def test_what_a_pattern_matches(pattern: str, texts: list[str], others: list[str
 
 @pytest.mark.parametrize(("pattern", "reason"), REFUSED)
 def test_what_is_no_pattern_is_refused(pattern: str, reason: str) -> None:
-    """With RE2/J's reason, which clients are told."""
+    """With RE2/J's reason, which clients are sent."""
     with pytest.raises(PatternError) as error:
         Pattern(pattern)
     assert str(error.value) == reason

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: what is asked of the controller, and what is told."""
+"""DescribeAcls, CreateAcls and DeleteAcls: what the controller is asked, and what is answered."""
 
 from __future__ import annotations
 

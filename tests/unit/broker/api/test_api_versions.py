@@ -36,7 +36,7 @@ def api_versions(cluster: ClusterContext) -> ApiVersionsHandler:
         ),
     ],
 )
-def test_api_versions_tells_apis_and_features(version: int, supported: list[str]) -> None:
+def test_api_versions_lists_apis_and_features(version: int, supported: list[str]) -> None:
     """Version 3 hides features that begin at 0; finalized levels come from the image, 0 is none."""
     cluster = ClusterContext()
     levels = (
@@ -60,7 +60,7 @@ def test_api_versions_tells_apis_and_features(version: int, supported: list[str]
 
 
 @pytest.mark.parametrize(("name", "version"), [("a b", "1"), ("a", ""), ("-a", "1"), ("a", "1\n")])
-def test_api_versions_refuses_odd_software(name: str, version: str) -> None:
+def test_api_versions_refuses_malformed_software_names(name: str, version: str) -> None:
     """Software names are letters, digits, dots and dashes; the answer then lists nothing."""
     request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
     handler = api_versions(ClusterContext())

@@ -36,7 +36,7 @@ def test_describe_cluster() -> None:
 
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (7, 115)])
 def test_describe_cluster_for_other_endpoints(endpoint_type: int, code: int) -> None:
-    """A broker cannot tell about controllers' endpoints, nor about unknown ones."""
+    """A broker does not know controllers' endpoints, nor about unknown ones."""
     request = DescribeClusterRequest(endpoint_type=endpoint_type)
     response = ClusterContext().cluster.describe_cluster(request, context(1))
     assert response.error_code == code
@@ -52,7 +52,7 @@ def test_controller_requests_are_forwarded() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_quorum_is_described_in_every_version(version: int) -> None:
-    """The leader tells all it knows; older versions go without endpoints and directories."""
+    """The leader returns all it knows; older versions go without endpoints and directories."""
     cluster = ClusterContext()
     request = DescribeQuorumRequest(topics=[DescribeQuorumRequestTopicData(topic_name="t")])
     response = cluster.cluster.describe_quorum(request, context(version)).value

@@ -101,8 +101,8 @@ def test_only_apis_of_the_controller_listener_are_served() -> None:
     assert advertised == {int(key) for key in table}
 
 
-def test_brokers_are_registered_and_heard_of() -> None:
-    """A heartbeat is reported with its connection to whoever watches connections."""
+def test_brokers_are_registered_and_send_heartbeats() -> None:
+    """A heartbeat is reported with its connection to the watcher of connections."""
     node = ControllerNode()
     registration = BrokerRegistrationRequest(
         broker_id=7,

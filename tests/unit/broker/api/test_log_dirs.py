@@ -20,7 +20,7 @@ from tests.unit.broker.api.cluster_context import ClusterContext, context
 
 
 class Directories:
-    """Log directories that are told, and moves that are written down."""
+    """Log directories to report, and the moves that were asked for."""
 
     def __init__(self) -> None:
         self.found: list[LogDirectory] = []
@@ -79,7 +79,7 @@ def test_cordoned_folders_are_marked() -> None:
 
 
 def test_a_replica_that_moves_is_in_both_directories() -> None:
-    """The copy is told as a future replica, with how far it is behind."""
+    """The copy is listed as a future replica, with how far it is behind."""
     t0 = TopicPartition("t", 0)
     found = [
         LogDirectory("/a", {t0: 70}),
@@ -114,12 +114,12 @@ def test_moves_are_answered_partition_by_partition() -> None:
     response = finish(handlers.alter_replica_log_dirs(request, context(2)))
     for version in (1, 2):
         encode(response, version)
-    told = {
+    codes = {
         (topic.topic_name, one.partition_index): one.error_code
         for topic in response.results
         for one in topic.partitions
     }
-    assert told == {("t", 0): 0, ("t", 1): 0, ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes == {("t", 0): 0, ("t", 1): 0, ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert sorted(directories.asked) == [
         (TopicPartition("gone", 0), "/a"),
         (TopicPartition("t", 0), "/a"),

@@ -319,7 +319,7 @@ def test_a_replica_without_the_clients_listener_is_offline() -> None:
 
 
 def test_descriptions_follow_the_image() -> None:
-    """They are kept while nothing they tell of changes: topic, partition, or a broker's fate."""
+    """They are kept while nothing in them changes: topic, partition, or a broker's fate."""
     cluster = ClusterContext(brokers={1: True, 2: True})
     topic_id = _put_topic(cluster, (1, 2), 1)
     cluster.create_topic("u")
@@ -346,7 +346,7 @@ def test_descriptions_follow_the_image() -> None:
     assert [topic.name for topic in every()] == ["u"]
 
 
-def test_racks_are_told() -> None:
+def test_racks_are_returned() -> None:
     """To clients that read from near replicas."""
     (broker,) = metadata(ClusterContext(brokers={1: True})).brokers
     assert broker.rack == "r"

@@ -1,4 +1,4 @@
-"""ListOffsets and DeleteRecords of a partition with followers, and whoever waits for it."""
+"""ListOffsets and DeleteRecords of a partition with followers, and requests that wait for it."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ _DELETED = RemoveTopicRecord(TOPIC_ID)
     ],
     ids=["replica moved away", "another replica leads", "topic deleted"],
 )
-async def test_whoever_waits_hears_where_the_partition_went(
+async def test_waiting_requests_learn_where_the_partition_went(
     autojump_clock: object, change: MetadataRecord, expected: ErrorCode
 ) -> None:
     """UNKNOWN_TOPIC_OR_PARTITION says that a topic is gone; one that moved is looked for."""

@@ -87,10 +87,10 @@ async def log_in_by_hand(server: SaslServer, token: bytes, mechanism: str = "PLA
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0wrong", b"\0bob\0b", b"odd"])
-async def test_whoever_fails_to_log_in_again_is_told_and_cut(
+async def test_a_client_that_fails_to_log_in_again_is_answered_and_disconnected(
     token: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also who logs in as somebody else. The audit tells it."""
+    """Also one that logs in as another user. The audit log has it."""
     with caplog.at_level(logging.INFO, "kraftrio.audit"):
         async with sasl_server() as server:
             await log_in_by_hand(server, token)
@@ -98,7 +98,7 @@ async def test_whoever_fails_to_log_in_again_is_told_and_cut(
     assert line.startswith("login refused host=127.0.0.1 listener=L mechanism=PLAIN reason=")
 
 
-async def test_whoever_changes_the_mechanism_is_told_and_cut() -> None:
+async def test_a_client_that_changes_the_mechanism_is_answered_and_disconnected() -> None:
     async with sasl_server() as server:
         await log_in_by_hand(server, b"n,,n=alice,r=x", "SCRAM-SHA-256")
 

@@ -197,7 +197,7 @@ def test_broker_of_a_larger_cluster() -> None:
     assert config.listener_security_protocol_map["CONTROLLER"] == "PLAINTEXT"
 
 
-def test_with_overrides_checks_anew() -> None:
+def test_with_overrides_checks_again() -> None:
     """Other texts give another configuration and leave the first one alone."""
     config = load(num_partitions="2")
     assert config.with_overrides({"num.partitions": "3"}).num_partitions == 3

@@ -220,7 +220,7 @@ def test_more_threads_of_the_compaction() -> None:
     assert BrokerConfig({"log.cleaner.threads": "0"}).warnings == []
 
 
-def test_limits_of_names_are_told() -> None:
+def test_limits_of_names_are_warned_of() -> None:
     """A limit is of an address: who connects has no name."""
     settings = {"max.connections.per.ip.overrides": "localhost:3,127.0.0.1:4"}
     (warning,) = BrokerConfig(settings).warnings
@@ -228,17 +228,17 @@ def test_limits_of_names_are_told() -> None:
 
 
 def test_dynamic_settings_without_effect() -> None:
-    """Are told when they come, once; what was told at the start is not told again."""
-    told: list[str] = []
+    """Are warned of when they come, once; not again if the start has warned of them."""
+    warnings: list[str] = []
     static = BrokerConfig({"num.io.threads": "9"})
-    dynamic = DynamicConfig(static, told.append)
+    dynamic = DynamicConfig(static, warnings.append)
     image = MetadataImage()
     for name, value in (("num.network.threads", "5"), ("log.cleaner.threads", "2")):
         delta = MetadataDelta(image)
         delta.replay(ConfigRecord(BROKER, "", name, value))
         image = delta.apply(image.offset + 1, 1)
         assert dynamic.on_image(image)
-    assert told == [
+    assert warnings == [
         "num.network.threads has no effect: one event loop serves all sockets and requests",
         "log.cleaner.threads is 2: one thread does the compaction",
     ]

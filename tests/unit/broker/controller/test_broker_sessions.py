@@ -1,4 +1,4 @@
-"""Dead brokers are noticed by their sockets; whoever may live is left to the session timeout."""
+"""Dead brokers are noticed by their sockets; others are left to the session timeout."""
 
 from __future__ import annotations
 

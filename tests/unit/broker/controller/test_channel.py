@@ -226,7 +226,7 @@ async def test_only_directories_that_are_online_are_registered(
     ]
 
 
-async def test_a_failed_directory_is_told_at_once_and_by_every_heartbeat(
+async def test_a_failed_directory_is_reported_at_once_and_by_every_heartbeat(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     await context.join()
@@ -235,8 +235,8 @@ async def test_a_failed_directory_is_told_at_once_and_by_every_heartbeat(
     context.offline.append(b"a" * 16)
     context.channel.heartbeat_soon()
     await trio.sleep(3)
-    told = [(round(at, 3), one.offline_log_dirs) for at, one in context.controller.heartbeats]
-    assert told == [(0, []), (1, [b"a" * 16]), (3, [b"a" * 16])]
+    sent = [(round(at, 3), one.offline_log_dirs) for at, one in context.controller.heartbeats]
+    assert sent == [(0, []), (1, [b"a" * 16]), (3, [b"a" * 16])]
 
 
 async def test_a_registration_that_takes_too_long_fails_and_says_why(
@@ -271,7 +271,7 @@ async def test_heartbeats_come_at_their_interval(
         ({"in_controlled_shutdown": True}, False),
     ],
 )
-async def test_what_the_controller_waits_to_hear_is_told_at_once(
+async def test_what_the_controller_waits_for_is_sent_at_once(
     context: Context,
     autojump_clock: MockClock,
     nursery: trio.Nursery,
@@ -299,10 +299,10 @@ async def test_one_heartbeat_at_a_time_is_under_way(
     assert len(parked) == 1
     parked[0].complete(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
     await trio.sleep(0.001)
-    assert len(parked) == 2  # what there was to tell meanwhile
+    assert len(parked) == 2  # what there was to report meanwhile
 
 
-async def test_failed_log_directories_are_told(
+async def test_failed_log_directories_are_reported(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     await context.join()
@@ -409,7 +409,7 @@ async def test_a_broker_that_is_going_does_not_register_again(
 # ---- log directories that failed
 
 
-async def test_a_failed_directory_is_told_and_the_broker_goes_on(
+async def test_a_failed_directory_is_reported_and_the_broker_goes_on(
     context: Context, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     """However long: the controller knows."""
@@ -424,7 +424,7 @@ async def test_a_failed_directory_is_told_and_the_broker_goes_on(
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(
+async def test_a_broker_that_cannot_report_a_failed_directory_ends(
     context: Context, autojump_clock: MockClock, is_silent: bool
 ) -> None:
     """After log.dir.failure.timeout.ms, be the controller silent or refusing."""

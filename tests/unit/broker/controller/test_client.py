@@ -169,7 +169,7 @@ async def test_a_controller_that_comes_back_is_connected_to_again(
     assert topic_error(await within(0.2, answer)) is ErrorCode.NONE
 
 
-async def test_a_new_way_to_the_controller_is_told(
+async def test_a_new_connection_to_the_controller_is_reported(
     cluster: Cluster, autojump_clock: MockClock
 ) -> None:
     seen: list[int] = []
@@ -307,7 +307,7 @@ async def test_after_a_loss_only_harmless_requests_are_sent_again(
 
 
 @pytest.mark.parametrize(
-    ("second_answer", "told"),
+    ("second_answer", "returned"),
     [
         (ErrorCode.NONE, ErrorCode.NONE),
         (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT),
@@ -315,7 +315,7 @@ async def test_after_a_loss_only_harmless_requests_are_sent_again(
     ],
 )
 async def test_a_creation_whose_answer_was_lost_is_not_denied(
-    cluster: Cluster, autojump_clock: MockClock, second_answer: ErrorCode, told: ErrorCode
+    cluster: Cluster, autojump_clock: MockClock, second_answer: ErrorCode, returned: ErrorCode
 ) -> None:
     cluster.second.answer = silence
     cluster.third.answer = lambda request: error_response(request, second_answer)
@@ -324,7 +324,7 @@ async def test_a_creation_whose_answer_was_lost_is_not_denied(
     await cluster.second.wait_requests(1)
     cluster.second.stop()
     cluster.quorum.elect(3)
-    assert topic_error(await within(0.1, creation)) is told
+    assert topic_error(await within(0.1, creation)) is returned
     assert len(cluster.third.requests) == 1
 
 
@@ -461,7 +461,7 @@ async def test_forwarded_requests_that_wait_are_bounded(
 async def test_a_voter_that_is_added_may_lead(
     cluster: Cluster, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The client hears of changes of the voters, and connects to the new one once it leads."""
+    """The client is notified of changed voters, and connects to the new one once it leads."""
     added = ControllerNode(nursery)
     cluster.quorum.elect(4)
     answer = cluster.create_topic()
@@ -547,7 +547,7 @@ class Refused:
         raise LoginRefused("Authentication failed: Invalid username or password")
 
 
-async def test_a_controller_that_does_not_let_this_node_in_is_told_and_asked_again(
+async def test_a_controller_that_does_not_let_this_node_in_is_logged_and_asked_again(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     controller = ControllerNode(nursery)

@@ -252,9 +252,9 @@ def test_the_leader_describes_the_quorum() -> None:
         ]
         for version in (0, 1):
             older = await quorum.call(leader.node_id, describe(), version)
-            (told,) = older.topics[0].partitions
-            assert [v.replica_id for v in told.current_voters] == [1, 2, 3]
-            assert (older.nodes, told.error_code) == ([], ErrorCode.NONE)
+            (described,) = older.topics[0].partitions
+            assert [v.replica_id for v in described.current_voters] == [1, 2, 3]
+            assert (older.nodes, described.error_code) == ([], ErrorCode.NONE)
         quorum.kill(9)
         await trio.sleep(301)
         answer = await quorum.call(leader.node_id, describe(), 2)
@@ -377,16 +377,18 @@ def test_a_link_that_fails_for_another_reason_is_logged_again(
 ) -> None:
     """A line for each new reason, none while it stays the same."""
     peers = QuorumPeers(SystemNetwork(), 1, b"d" * 16, RaftConfig())
-    told: list[int] = []
+    reported: list[int] = []
     service: Any = SimpleNamespace(
-        messages=SimpleNamespace(peer_unreachable=lambda node_id, refused: told.append(node_id)),
+        messages=SimpleNamespace(
+            peer_unreachable=lambda node_id, refused: reported.append(node_id)
+        ),
         voters=CurrentVoters(voters_at({2: ("b", 9093), 3: ("c", 9093)})),
     )
     peers.attach(service)
     caplog.set_level("INFO", "kraftrio.metadata")
     for reason in ("refused", "refused", "it answers: UNKNOWN", "it answers: UNKNOWN"):
         peers.on_unreachable(2, reason, refused=False)
-    assert told == [2, 2, 2, 2]
+    assert reported == [2, 2, 2, 2]
     assert [line.partition("reason=")[2] for line in caplog.messages] == [
         "refused",
         "it answers: UNKNOWN",

@@ -1,4 +1,4 @@
-"""Which requests may be sent twice, and which answers say that somebody else decides."""
+"""Which requests may be sent twice, and which answers say that another node decides."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_refusal_of_a_node_that_does_not_decide_is_known(request_: Any) -> N
     assert not is_not_controller(error_response(request_, ErrorCode.REQUEST_TIMED_OUT))
 
 
-def test_an_election_of_version_0_tells_its_refusal_by_its_partitions() -> None:
+def test_an_election_of_version_0_carries_its_refusal_in_its_partitions() -> None:
     response = error_response(ELECT, ErrorCode.NOT_CONTROLLER)
     response.error_code = ErrorCode.NONE
     assert is_not_controller(response)
@@ -107,7 +107,7 @@ def _reassignment(replicas: list[int] | None) -> admin.AlterPartitionReassignmen
         ),
     ],
 )
-def test_what_may_be_sent_again_is_told(request_: Any, expected: Resending) -> None:
+def test_which_requests_may_be_sent_again(request_: Any, expected: Resending) -> None:
     assert resending(request_) is expected
 
 
@@ -127,7 +127,7 @@ def test_a_second_answer_does_not_deny_what_the_first_time_may_have_done(
     assert refused == error_response(request_, ErrorCode.NONE)
 
 
-def test_what_brokers_ask_on_their_own_account_is_told_from_what_clients_ask() -> None:
+def test_requests_of_brokers_themselves_are_distinguished_from_forwarded_ones() -> None:
     assert [type(request) for request in REQUESTS if is_own(request)] == [
         quorum.BrokerRegistrationRequest,
         quorum.BrokerHeartbeatRequest,

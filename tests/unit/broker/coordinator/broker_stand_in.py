@@ -129,7 +129,7 @@ class FakeReplicas:
         offset: int | None = None,
         error: ErrorCode = ErrorCode.NONE,
     ) -> None:
-        """Advance the high watermark, by default to the end; `error`: who waited hears that."""
+        """Advance the high watermark, by default to the end; `error`: what waiters get."""
         log = self.logs[topic_partition]
         log.high_watermark = log.log_end_offset if offset is None else offset
         self._answer(log, lambda end: end <= log.high_watermark, error)

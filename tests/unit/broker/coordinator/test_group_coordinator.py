@@ -315,7 +315,7 @@ async def test_failed_load_is_not_coordinator(broker: BrokerStandIn) -> None:
 
 
 def test_resignation_answers_everyone(broker: BrokerStandIn) -> None:
-    """Parked joins and uncommitted commits hear 16 when the leadership goes."""
+    """Parked joins and uncommitted commits get NOT_COORDINATOR when the leadership goes."""
     broker.properties.group_initial_rebalance_delay_ms = 3_000
     member_id = value_of(join(broker)).member_id
     parked = join(broker, member_id)
@@ -335,7 +335,7 @@ def test_resignation_answers_everyone(broker: BrokerStandIn) -> None:
 
 
 async def test_election_after_another_leader_loads_again(broker: BrokerStandIn) -> None:
-    """The next epoch of the same leader goes on; after a gap somebody else may have written."""
+    """The next epoch of the same leader goes on; after a gap another broker may have written."""
     broker.properties.group_initial_rebalance_delay_ms = 3_000
     parked = join(broker, value_of(join(broker)).member_id)
     partition = partition_of(broker).partition

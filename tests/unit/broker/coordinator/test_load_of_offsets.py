@@ -1,4 +1,4 @@
-"""Offsets and transactions in a real, compacted log: whoever loads it knows what its writer knew.
+"""Offsets and transactions in a real, compacted log: its reader knows what its writer knew.
 
 Plain commits, transactions of several producers, deletions and markers come in any order; in
 between the log is compacted, old tombstones and markers go, and the coordinator starts again.
@@ -199,7 +199,7 @@ class Coordinator:
         self.context.now_ms += DAY_MS
 
     def shown(self, *, require_stable: bool) -> dict[OffsetKey, int]:
-        """Each offset as a client is told it."""
+        """Each offset as clients get it."""
         found: dict[OffsetKey, int] = {}
         topics = [
             OffsetFetchRequestTopics(name=topic, partition_indexes=list(PARTITIONS))
@@ -216,7 +216,7 @@ class Coordinator:
         return found
 
     def check(self) -> None:
-        """What clients are told is what the model says."""
+        """What clients get is what the model says."""
         end_offset = len(self.model.entries)
         for require_stable in (False, True):
             assert self.shown(require_stable=require_stable) == {

@@ -1,4 +1,4 @@
-"""Markers leave in batches, through brokers that fail, and finished transactions are told of."""
+"""Markers leave in batches, through brokers that fail, and finished transactions are reported."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Context:
         self.metadata = MetadataCache()
         self.clock = ManualClock()
         self.timers: list[Timer] = []
-        self.told: list[str] = []
+        self.finished: list[str] = []
         delta = MetadataDelta(self.metadata.image)
         delta.replay(TopicRecord("t", TOPIC_ID))
         for index, leader in ((0, 1), (1, 2)):
@@ -114,10 +114,10 @@ class Context:
         self.metadata.image = delta.apply(1, 1)
         self.sender = MarkerSender(self.links, self.metadata, self, self.clock, timeout_ms=30_000)
         self.completions: list[Deferred[None]] = []
-        self.sender.when_written(self._tell)
+        self.sender.when_written(self._on_written)
 
-    def _tell(self, end: TransactionEnd) -> Deferred[None]:
-        self.told.append(end.transactional_id)
+    def _on_written(self, end: TransactionEnd) -> Deferred[None]:
+        self.finished.append(end.transactional_id)
         self.completions.append(Deferred())
         return self.completions[-1]
 
@@ -159,9 +159,9 @@ def context() -> Context:
     return Context()
 
 
-def test_markers_of_this_broker_are_written_and_told_of_at_once(context: Context) -> None:
+def test_markers_of_this_broker_are_written_and_reported_at_once(context: Context) -> None:
     context.write(FIRST)
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     assert len(context.links.to(THIS_BROKER)) == 1
     assert context.sender.statistics()["markers_written_total"] == 1
     assert context.sender.statistics()["pending_transactions"] == 0
@@ -172,20 +172,20 @@ async def test_nothing_is_sent_from_within_write(context: Context) -> None:
     assert not context.links.sent
     context.write(FIRST, name="y", producer_id=2)
     await trio.testing.wait_all_tasks_blocked()
-    assert context.told == ["x", "y"]
+    assert context.finished == ["x", "y"]
     assert len(context.links.to(THIS_BROKER)) == 1  # what was decided in one turn goes together
 
 
 async def test_what_was_written_can_be_sent_before_the_turn_ends(context: Context) -> None:
     context.write(FIRST)
     context.sender.send_now()
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     await trio.testing.wait_all_tasks_blocked()
     assert len(context.links.sent) == 1
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
 
 
-def test_a_coordinator_that_writes_on_being_told_is_not_entered_again(context: Context) -> None:
+def test_a_coordinator_that_writes_in_its_callback_is_not_reentered(context: Context) -> None:
     depths: list[int] = []
     depth = 0
 
@@ -214,11 +214,11 @@ def test_another_broker_has_one_request_at_a_time_and_the_next_has_all_that_wait
     assert [marker.producer_id for marker in request.markers] == [1]
     assert here == THIS_BROKER
     answer.complete(written(request))
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     _, second_request, second_answer = context.links.sent[-1]
     assert [marker.producer_id for marker in second_request.markers] == [2, 3]
     second_answer.complete(written(second_request))
-    assert context.told == ["x", "y", "z"]
+    assert context.finished == ["x", "y", "z"]
 
 
 def test_this_broker_is_not_held_up_by_what_it_has_not_answered(context: Context) -> None:
@@ -227,9 +227,9 @@ def test_this_broker_is_not_held_up_by_what_it_has_not_answered(context: Context
     context.write(FIRST, name="y", producer_id=2)
     first, second = context.links.sent
     second[2].complete(written(second[1]))
-    assert context.told == ["y"]
+    assert context.finished == ["y"]
     first[2].complete(written(first[1]))
-    assert context.told == ["y", "x"]
+    assert context.finished == ["y", "x"]
 
 
 def test_a_lost_request_is_sent_again_after_a_pause(context: Context) -> None:
@@ -241,7 +241,7 @@ def test_a_lost_request_is_sent_again_after_a_pause(context: Context) -> None:
     context.pass_time(1)
     _, request, answer = context.links.sent[1]
     answer.complete(written(request))
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     assert context.sender.statistics()["markers_retried_total"] == 1
 
 
@@ -258,15 +258,15 @@ def test_new_metadata_sends_to_the_new_leader_at_once(context: Context) -> None:
     assert [to for to, _, _ in context.links.sent] == [2, 3]
     _, request, answer = context.links.sent[1]
     answer.complete(written(request))
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     context.links.sent[0][2].fail(ConnectionLost("reset"))
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
 
 
 def test_a_deleted_topic_ends_the_wait_for_it(context: Context) -> None:
     context.write(SECOND)
     context.change(RemoveTopicRecord(TOPIC_ID))
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     assert context.sender.statistics()["markers_skipped_total"] == 1
 
 
@@ -278,12 +278,12 @@ def test_a_partition_without_a_leader_waits_for_one(context: Context) -> None:
     assert [to for to, _, _ in context.links.sent] == [2]
 
 
-def test_a_resigned_partition_is_not_told_of(context: Context) -> None:
+def test_nothing_is_reported_for_a_resigned_partition(context: Context) -> None:
     context.write(SECOND)
     context.sender.drop(0)
     _, request, answer = context.links.sent[0]
     answer.complete(written(request))
-    assert context.told == []
+    assert context.finished == []
     assert context.sender.statistics()["pending_transactions"] == 0
 
 
@@ -302,7 +302,7 @@ def test_what_waits_behind_a_silent_broker_goes_to_the_new_leader_too(context: C
     context.lead(1, 1)
     assert [to for to, _, _ in context.links.sent] == [2, 1]
     assert len(context.links.to(1)[0].markers) == 2
-    assert sorted(context.told) == ["x", "y"]
+    assert sorted(context.finished) == ["x", "y"]
 
 
 @pytest.mark.parametrize("cause", EndCause)
@@ -330,7 +330,7 @@ def test_an_end_can_be_waited_for_until_it_is_complete(context: Context) -> None
     context.write(FIRST)
     first, second = context.sender.when_ended("x"), context.sender.when_ended("x")
     assert first is not None and second is not None
-    assert context.told == ["x"]
+    assert context.finished == ["x"]
     assert not first.done
     context.completions[0].complete(None)
     assert first.done and second.done

@@ -338,7 +338,7 @@ async def test_an_election_replays_what_the_partition_holds(broker: Broker) -> N
 
 
 def test_an_answer_waits_until_its_record_is_committed(broker: Broker) -> None:
-    """The change counts at once for the shard; others hear of it when it is committed."""
+    """The change counts at once for the shard; others see it when it is committed."""
     broker.replicas.auto_commit = False
     waiting = broker.wait()
     stored = broker.put("a")
@@ -366,7 +366,7 @@ def test_a_refused_request_appends_nothing(broker: Broker) -> None:
 
 @pytest.mark.parametrize("put", [Broker.put, Broker.put_encoded])
 def test_an_append_that_fails_changes_nothing(broker: Broker, put: Any) -> None:
-    """The client hears a coordinator's error, the shard the log's."""
+    """The client gets a coordinator's error, the shard the log's."""
     waiting = broker.wait()
     broker.replicas.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert put(broker, "a").value == "COORDINATOR_NOT_AVAILABLE"
@@ -393,7 +393,7 @@ def test_what_is_in_the_log_unflushed_counts(broker: Broker, put: Any) -> None:
 
 
 def test_what_a_sole_replica_could_not_flush_is_shown_at_once(broker: Broker) -> None:
-    """Who waits for it hears that it is not safe; then nothing comes any more."""
+    """A reader that waits for it gets an error; then nothing comes any more."""
     waiting = broker.wait()
     broker.replicas.flush_fails = True
     assert broker.put("a").value == "COORDINATOR_NOT_AVAILABLE"
@@ -425,7 +425,7 @@ async def test_a_failover_unloads_the_shard(broker: Broker) -> None:
 
 
 def test_the_next_epoch_of_the_same_leader_goes_on(broker: Broker) -> None:
-    """Nobody else can have written in between; the shard hears of each new epoch once."""
+    """Nobody else can have written in between; the shard is notified of each new epoch once."""
     before = broker.shard()
     for leader_epoch in (1, 1, 0, 2):
         broker.runtime.elect(0, leader_epoch)
@@ -436,7 +436,7 @@ def test_the_next_epoch_of_the_same_leader_goes_on(broker: Broker) -> None:
     assert before.leader_epochs == [0, 1, 2]
 
 
-async def test_a_shard_that_is_loading_hears_of_the_next_epoch(broker: Broker) -> None:
+async def test_a_loading_shard_is_notified_of_the_next_epoch(broker: Broker) -> None:
     """It was made for the epoch before."""
     broker.put("a")
     broker.start()
@@ -459,7 +459,7 @@ def test_deadlines_come_by_timer(broker: Broker) -> None:
 
 
 async def test_topics_deleted_while_loading_are_not_forgotten(broker: Broker) -> None:
-    """A shard hears of them when it is loaded."""
+    """A shard is notified of them when it is loaded."""
     broker.put("a")
     broker.start()
     broker.runtime.elect(0, 1)
@@ -469,8 +469,8 @@ async def test_topics_deleted_while_loading_are_not_forgotten(broker: Broker) ->
     assert broker.shard().deleted_topics == ["gone", "later"]
 
 
-async def test_a_shard_that_is_loading_hears_of_no_changed_topics(broker: Broker) -> None:
-    """It looks at the newest metadata once it is loaded; then it hears of each change."""
+async def test_a_loading_shard_is_not_notified_of_changed_topics(broker: Broker) -> None:
+    """It looks at the newest metadata once it is loaded; then it is notified of each change."""
     broker.put("a")
     broker.start()
     broker.runtime.elect(0, 1)
@@ -564,7 +564,7 @@ def test_a_marker_that_is_committed_late_counts(broker: Broker) -> None:
 
 
 def test_a_marker_counts_that_too_few_replicas_have(broker: Broker) -> None:
-    """The high watermark has passed it, whatever its sender is told."""
+    """The high watermark has passed it, whatever its sender is answered."""
     broker.put_for_transaction("a")
     broker.replicas.auto_commit = False
     ended = broker.end(COMMIT)
@@ -606,7 +606,7 @@ async def test_a_marker_has_to_wait_for_the_load(broker: Broker) -> None:
 
 
 def test_a_marker_that_the_log_refuses_ends_nothing(broker: Broker) -> None:
-    """A coordinator of an older epoch, say: its sender hears the log's own error."""
+    """A coordinator of an older epoch, say: its sender gets the log's own error."""
     broker.put_for_transaction("a")
     broker.replicas.append_error = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert broker.end(COMMIT).value is ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -664,7 +664,7 @@ def test_a_partition_that_moves_during_the_verification(broker: Broker) -> None:
         (ErrorCode.NOT_ENOUGH_REPLICAS, "WARNING"),
     ],
 )
-def test_operators_hear_of_failures_that_are_no_zombies(
+def test_failures_that_are_no_zombies_are_warned_of(
     broker: Broker, caplog: pytest.LogCaptureFixture, code: ErrorCode, level: str
 ) -> None:
     """Each refused write and marker has one line."""

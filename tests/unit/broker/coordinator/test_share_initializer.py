@@ -1,4 +1,4 @@
-"""States of a group are asked for one by one; the group hears once, of all of them."""
+"""States of a group are asked for one by one; the group is notified once, of all of them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Coordinators:
         return self.answers[-1]
 
 
-def test_the_group_hears_once_all_have_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_group_is_notified_once_all_have_answered(caplog: pytest.LogCaptureFixture) -> None:
     coordinators = Coordinators()
     initializer = ShareStateInitializer(coordinators)
-    told: list[tuple[StatesToInitialize, Codes]] = []
-    initializer.when_initialized(lambda states, codes: told.append((states, codes)))
+    reported: list[tuple[StatesToInitialize, Codes]] = []
+    initializer.when_initialized(lambda states, codes: reported.append((states, codes)))
     initializer.initialize(STATES)
     assert coordinators.asked == {
         ("g", A, 0): (4, -1),
@@ -44,9 +44,9 @@ def test_the_group_hears_once_all_have_answered(caplog: pytest.LogCaptureFixture
     first, second, third = coordinators.answers
     third.complete(FAILED)
     first.complete(NONE)
-    assert told == []
+    assert reported == []
     second.complete(NONE)
-    assert told == [(STATES, {(A, 0): NONE, (A, 1): NONE, (B, 0): FAILED})]
+    assert reported == [(STATES, {(A, 0): NONE, (A, 1): NONE, (B, 0): FAILED})]
     assert caplog.messages == ["share partitions not initialized"]
 
 

@@ -159,11 +159,11 @@ def test_a_flush_writes_nothing_into_the_log_of_another_topic(part: str) -> None
     log.leader_epochs.assign(20, log.log_end_offset)  # not saved yet
     made: list[PartitionLog] = []
 
-    def make_anew() -> None:
+    def recreate() -> None:
         manager.delete_log(TOPIC_PARTITION, NOW_MS)
         made.append(manager.create_log(TOPIC_PARTITION, bytes(16), config, NOW_MS))
 
-    PausedFlush(fs, "open", part).run(log.flush, make_anew)
+    PausedFlush(fs, "open", part).run(log.flush, recreate)
     manager.release()
     found = {
         name: fs.read_file(f"{made[0].directory}/{name}")

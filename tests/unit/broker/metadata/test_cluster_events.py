@@ -1,4 +1,4 @@
-"""Changes of the metadata as an operator hears of them: one event for a cause."""
+"""Changes of the metadata as they are logged: one event for a cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC_ID = bytes(15) + b"\x01"
 
 
 class Cluster:
-    """Three brokers that are not fenced, and what is heard of the changes."""
+    """Three brokers that are not fenced, and what is logged of the changes."""
 
     def __init__(self) -> None:
         self.image = MetadataImage()
@@ -118,8 +118,8 @@ def test_a_cluster_that_stops_has_no_leaders_by_itself() -> None:
         BrokerRegistrationChangeRecord(broker_id, broker_id, in_controlled_shutdown=True)
         for broker_id in (1, 2, 3)
     ]
-    told = cluster.publish(*stopping, PartitionChangeRecord(TOPIC_ID, 0, leader=-1))
-    assert told == [
+    logged = cluster.publish(*stopping, PartitionChangeRecord(TOPIC_ID, 0, leader=-1))
+    assert logged == [
         f"broker in controlled shutdown broker={one} broker_epoch={one}" for one in (1, 2, 3)
     ]
     fenced = [BrokerRegistrationChangeRecord(one, one, fenced=True) for one in (1, 2, 3)]
@@ -173,10 +173,10 @@ def test_reassignments_begin_and_end() -> None:
     assert "reassignment ended count=1 partitions=t-0" in ended
 
 
-def test_features_are_told_together() -> None:
+def test_features_are_logged_together() -> None:
     cluster = Cluster()
-    told = cluster.publish(FeatureLevelRecord("a.version", 1), FeatureLevelRecord("b.version", 2))
-    assert told == ["feature levels changed set=a.version=1, b.version=2"]
+    logged = cluster.publish(FeatureLevelRecord("a.version", 1), FeatureLevelRecord("b.version", 2))
+    assert logged == ["feature levels changed set=a.version=1, b.version=2"]
 
 
 def test_the_last_broker_is_not_warned_of_as_it_stops() -> None:

@@ -1,4 +1,4 @@
-"""Internal topics of applications: made once, as they want them; failures are told for a while."""
+"""Internal topics of applications: made once, as they want them; failures are kept for a while."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_topics_are_made_as_given_and_once() -> None:
     assert not maker.controller.waiting
 
 
-def test_failures_are_told_and_tried_again_later() -> None:
+def test_failures_are_returned_and_tried_again_later() -> None:
     """In the meantime nobody asks the controller."""
     maker = Maker()
     maker.create("a")

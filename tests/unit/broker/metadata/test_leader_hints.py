@@ -1,4 +1,4 @@
-"""What a client is told of the leader it should have asked (KIP-951)."""
+"""What an answer says of the leader that a client should have asked (KIP-951)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def metadata() -> MetadataCache:
 
 
 def test_leader_and_where_it_is() -> None:
-    """Each leader's endpoint is told once, for the listener that the client came in by."""
+    """Each leader's endpoint is given once, for the listener that the client came in by."""
     hints = LeaderHints(metadata(), "OUTER")
     assert hints.leader_of("t", 0) == LeaderIdAndEpoch(leader_id=2, leader_epoch=7)
     assert hints.leader_of("t", 2) == LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
@@ -53,7 +53,7 @@ def test_leader_and_where_it_is() -> None:
 
 
 def test_leader_without_an_endpoint_for_the_client() -> None:
-    """Its id and epoch are told all the same."""
+    """Its id and epoch are given all the same."""
     hints = LeaderHints(metadata(), "INNER")
     assert hints.leader_of("t", 0) == LeaderIdAndEpoch(leader_id=2, leader_epoch=7)
     assert hints.node_endpoints() == []

@@ -12,7 +12,7 @@ def gathered(registry: MetricsRegistry) -> dict[str, Series]:
     return {family.name: series for family, series in found.items()}
 
 
-def test_shells_of_one_kind_are_told_apart_by_their_labels() -> None:
+def test_sources_of_one_kind_are_told_apart_by_their_labels() -> None:
     registry = MetricsRegistry(10)
     registry.add("connections", lambda: {"connections": 3}, "CLIENTS")
     registry.add("connections", lambda: {"connections": 4, "unknown": 1}, "BROKERS")

@@ -82,7 +82,7 @@ def test_a_voter_that_remembers_is_left_alone() -> None:
 def test_a_voter_without_memory_votes_once_the_loss_is_accepted(
     state: ElectionState | None, records: int, after: ElectionState
 ) -> None:
-    """Before that nothing is changed, and what may be lost is told."""
+    """Before that nothing is changed, and what may be lost is printed."""
     fs = voter(state=state, records=records)
     is_proven, lines = recover_quorum(fs, config(), accept_loss=False)
     assert not is_proven

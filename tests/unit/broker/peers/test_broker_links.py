@@ -307,7 +307,7 @@ async def test_work_and_later_answers_of_this_broker_come_as_plain_responses(
     assert (await answer_of(answer)).throttle_time_ms == 1
 
 
-async def test_an_error_of_this_broker_reaches_whoever_asks_for_the_answer(
+async def test_an_error_of_this_broker_reaches_the_reader_of_the_answer(
     cluster: Cluster,
 ) -> None:
     def handle(_request: Any, _context: RequestContext) -> Any:

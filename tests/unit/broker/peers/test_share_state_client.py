@@ -110,7 +110,7 @@ def test_every_question_has_its_answer() -> None:
     assert {broker_id for broker_id, _ in context.brokers.sent} == {2}
 
 
-def test_errors_that_are_final_are_told_at_once() -> None:
+def test_final_errors_are_returned_at_once() -> None:
     context = Context()
     assert context.client.write(KEY, ShareStateWrite(0, 0, 0, 0)).value is ErrorCode.INVALID_REQUEST
     answer = context.client.read(KEY, 0).value
@@ -150,7 +150,7 @@ def test_what_comes_meanwhile_goes_with_the_next_request() -> None:
     ],
 )
 def test_what_was_not_decided_is_asked_again(failure: Exception | ErrorCode) -> None:
-    """Of whoever coordinates by then."""
+    """Of the coordinator of that moment."""
     context = Context()
     context.brokers.failures = [failure, failure]
     answer = context.client.initialize(KEY, 1, 0)

@@ -165,7 +165,7 @@ async def test_a_batch_whose_flush_failed_is_committed_all_the_same(
 
 
 async def test_what_could_not_be_written_is_not_in_the_log() -> None:
-    """Whoever asked for it must be able to tell that from a flush that failed."""
+    """Its caller must be able to distinguish that from a flush that failed."""
     broker = Broker()
     async with broker.running():
         partition = broker.lead()

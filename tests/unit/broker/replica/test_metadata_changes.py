@@ -88,7 +88,7 @@ async def test_unknown_partitions_are_refused() -> None:
 async def test_a_full_disk_delays_new_logs(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """KAFKA_STORAGE_ERROR until there is space; told once, not with every request."""
+    """KAFKA_STORAGE_ERROR until there is space; logged once, not with every request."""
     broker = Broker()
     async with broker.running():
         broker.fs.fail("write", "/a/", errno.ENOSPC)

@@ -191,7 +191,7 @@ async def test_a_replica_to_come_is_made_where_it_was_asked_for() -> None:
 
 
 async def test_another_wish_ends_a_move(autojump_clock: object) -> None:
-    """Back to where it is: the copy goes, and the controller is told what holds."""
+    """Back to where it is: the copy goes, and the controller is sent what holds."""
     mover = Mover()
     mover.lead()
     mover.append(b"x")
@@ -333,20 +333,20 @@ async def test_a_crash_at_any_step_loses_no_record(autojump_clock: object) -> No
 async def check_crash(fs: MemoryFileSystem) -> tuple[bool, bool]:
     """Start on what a crash left; where was the partition found?"""
     found = fs.is_directory("/a/t-0"), fs.is_directory("/b/t-0")
-    told = "/b" if found[1] else "/a"  # the metadata knows it before the renames
-    set_aside_duplicates(fs, told)
+    assigned = "/b" if found[1] else "/a"  # the metadata knows it before the renames
+    set_aside_duplicates(fs, assigned)
     again = Mover(fs)
     await again.moves.load()
-    again.lead(told)
+    again.lead(assigned)
     assert again.values() == [b"a", b"b", b"c"], found
     return found
 
 
-def set_aside_duplicates(fs: MemoryFileSystem, told: str) -> None:
+def set_aside_duplicates(fs: MemoryFileSystem, assigned: str) -> None:
     """What the start does when it finds a partition in two directories."""
     logs = LogManager(fs, PATHS)
     pending = logs.start(CLUSTER_ID, 1)
-    directory_id = next(one.directory_id for one in logs.dirs if one.path == told)
+    directory_id = next(one.directory_id for one in logs.dirs if one.path == assigned)
     set_duplicates_aside(logs, pending, lambda _: Placement(TOPIC_ID, directory_id))
     logs.release()
 

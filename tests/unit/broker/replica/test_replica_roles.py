@@ -44,7 +44,7 @@ async def test_a_new_leader_shows_what_was_known_to_be_committed() -> None:
         assert partition.state.high_watermark == 3
 
 
-async def test_fetchers_are_told_of_each_leader_epoch() -> None:
+async def test_fetchers_are_notified_of_each_leader_epoch() -> None:
     """Also of the same leader's, and when nobody leads; not of an ISR alone."""
     broker = Broker()
     async with broker.running():
@@ -126,7 +126,7 @@ async def test_replicas_that_move_away_take_their_logs_along(autojump_clock: obj
 
 
 async def test_a_bumped_epoch_wakes_parked_fetches() -> None:
-    """They named the epoch before, and have to hear so."""
+    """They named the epoch before, and have to get that error."""
     broker = Broker()
     async with broker.running():
         partition = broker.lead()

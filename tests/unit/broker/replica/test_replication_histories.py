@@ -131,7 +131,7 @@ class History:
         follower.state.on_leader_answer(leader.state.high_watermark, 0, len(follower.log))
 
     def publish(self) -> None:
-        """A broker hears of one more image, or of the newest at once."""
+        """A broker gets one more image, or the newest at once."""
         replica = self.running()
         if replica.known < len(self.images):
             index = self.rng.choice((replica.known, len(self.images) - 1))
@@ -187,7 +187,7 @@ class History:
         sender, state, proposal = self.proposals.popleft()
         image, error = self.image, ErrorCode.NONE
         if self.rng.random() < 0.1:
-            error = ErrorCode.REQUEST_TIMED_OUT  # not even heard
+            error = ErrorCode.REQUEST_TIMED_OUT  # never received
         elif proposal.leader_epoch != image.leader_epoch or image.leader != sender:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif proposal.partition_epoch != image.partition_epoch:

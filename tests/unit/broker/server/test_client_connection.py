@@ -94,7 +94,7 @@ def reset(client: Client) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "nonsense", "idle"])
-async def test_who_waits_for_the_end_of_a_connection_is_told_once(
+async def test_the_end_of_a_connection_is_reported_once(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers = Handlers()

@@ -1,4 +1,4 @@
-"""What is asked before a handler is called, and what its sender is told if the answer is no."""
+"""What is asked before a handler is called, and what its sender is answered if it is denied."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_refusal_is_one_line_of_the_audit(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
-def test_what_one_of_several_permissions_lets_in_is_not_told(
+def test_a_denial_is_not_logged_if_another_permission_suffices(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A broker that has no right to alter the cluster does nothing wrong."""

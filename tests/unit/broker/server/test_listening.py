@@ -139,7 +139,7 @@ def test_a_port_used_twice(listeners: str) -> None:
 
 
 @needs_ipv6
-def test_a_taken_port_is_told() -> None:
+def test_a_taken_port_is_reported() -> None:
     """With the address as one writes it."""
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         port = taken.getsockname()[1]

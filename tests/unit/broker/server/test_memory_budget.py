@@ -15,7 +15,7 @@ class Holders:
 
     def __init__(self, limit_bytes: int = LIMIT) -> None:
         self.budget = MemoryBudget(limit_bytes)
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.gave_up: list[str] = []
         self.shares: dict[str, MemoryShare] = {}
 
@@ -26,7 +26,7 @@ class Holders:
                 self.gave_up.append(name)
                 self.shares[name].close()
 
-            share = self.budget.share(lambda: self.told.append(name), give_up)
+            share = self.budget.share(lambda: self.notified.append(name), give_up)
             share.is_peer = name.startswith("peer")
             self.shares[name] = share
         return self.shares[name]
@@ -77,16 +77,16 @@ def test_one_goes_on_beyond_the_limit_and_the_others_wait_oldest_first() -> None
     assert holders["a"].take(50 * LARGE)  # as far as it likes
     for name in "bcd":
         assert not holders[name].take(LARGE)
-    assert holders.told == []
+    assert holders.notified == []
     holders["a"].hold(0)
-    assert holders.told == ["b"]
+    assert holders.notified == ["b"]
     assert not holders["d"].take(LARGE), "it came later"
     assert holders["b"].take(LARGE)
     holders["full"].close()
     holders["b"].hold(0)
-    assert holders.told[-1] == "c"
+    assert holders.notified[-1] == "c"
     assert holders["c"].take(LARGE)
-    assert holders.told[-1] == "d", "there is room for it, too"
+    assert holders.notified[-1] == "d", "there is room for it, too"
     assert holders["d"].take(LARGE)
     assert holders.budget.waiting_count == 0
 
@@ -97,7 +97,7 @@ def test_a_request_larger_than_the_limit_gets_through() -> None:
     assert holders["b"].take(2 * LARGE), "the one that may go beyond the limit"
     assert not holders["c"].take(2 * LARGE)
     holders["b"].hold(0)
-    assert holders.told == ["c"]
+    assert holders.notified == ["c"]
     assert holders["c"].take(2 * LARGE)
 
 
@@ -109,8 +109,8 @@ def test_nodes_of_the_cluster_come_first() -> None:
         assert not holders[name].take(LARGE)
     order = []
     holders["beyond"].hold(0)
-    while holders.told:
-        name = holders.told.pop()
+    while holders.notified:
+        name = holders.notified.pop()
         order.append(name)
         assert holders[name].take(LARGE)
         holders[name].hold(0)
@@ -135,7 +135,7 @@ def test_who_leaves_while_waiting_holds_up_nobody() -> None:
     assert not holders["c"].take(LARGE)
     holders["b"].close()
     holders["a"].close()
-    assert holders.told[-1] == "c"
+    assert holders.notified[-1] == "c"
     assert holders["c"].take(LARGE)
 
 
@@ -163,7 +163,7 @@ def test_who_stands_still_gives_up_while_others_wait() -> None:
     holders["moves"].moved_bytes += FREE_BYTES
     holders.budget.close_stalled()
     assert holders.gave_up == ["still", "beyond"]
-    assert holders.told[-1] == "waits"
+    assert holders.notified[-1] == "waits"
 
 
 def test_little_memory_is_never_a_reason_to_give_up() -> None:
@@ -206,12 +206,12 @@ def test_everybody_is_served_in_the_end() -> None:
     while wanted:
         steps += 1
         assert steps < 10_000, "somebody starves"
-        for name in [*waiting, *holders.told]:
+        for name in [*waiting, *holders.notified]:
             if name in wanted and name not in holding:
                 size = wanted[name] * FREE_BYTES
                 if holders[name].take(size):
                     holding[name] = size
-        waiting, holders.told[:] = [], []
+        waiting, holders.notified[:] = [], []
         assert holders.budget.used_bytes <= LIMIT + 600 * FREE_BYTES
         done = rng.choice(list(holding))
         holders[done].hold(0)

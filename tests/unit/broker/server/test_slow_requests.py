@@ -40,7 +40,7 @@ class Slow:
         self.now = now_ms * MS
         self.slow.look(self.resources.slow_requests.nanoseconds)
 
-    def told(self, times: RequestTimes, sent_ms: int, caplog: Any) -> dict[str, object]:
+    def logged(self, times: RequestTimes, sent_ms: int, caplog: Any) -> dict[str, object]:
         """The fields of the line about a request."""
         caplog.clear()
         self.slow.report(times, sent_ms * MS)
@@ -61,7 +61,7 @@ def test_who_is_waited_for_is_asked_while_it_is(caplog: pytest.LogCaptureFixture
     behind.clear()
     slow.look(80)
     times.completed = 150 * MS
-    fields = slow.told(times, 151, caplog)
+    fields = slow.logged(times, 151, caplog)
     assert fields["why"] == "replication of t-0 to 3"
     assert [fields[f"{part}_ms"] for part in ("total", "queue", "local", "remote", "send")] == [
         151, 0, 0, 150, 1
@@ -75,7 +75,7 @@ def test_what_does_not_say_what_it_waits_for(caplog: pytest.LogCaptureFixture) -
     slow = Slow()
     times = slow.request(ApiKey.CREATE_TOPICS)
     times.completed = 150 * MS
-    assert slow.told(times, 150, caplog)["why"] == (
+    assert slow.logged(times, 150, caplog)["why"] == (
         "the controller, and the commit of its decision"
     )
 
@@ -85,25 +85,25 @@ def test_a_disk_that_takes_long(caplog: pytest.LogCaptureFixture) -> None:
     times = slow.request()
     slow.syncs.add("/data/t-0/0.log", 10 * MS, 130 * MS)
     times.handled = times.completed = 140 * MS
-    assert slow.told(times, 140, caplog)["why"] == "fsync of /data/t-0/0.log took 120 ms"
+    assert slow.logged(times, 140, caplog)["why"] == "fsync of /data/t-0/0.log took 120 ms"
 
 
 def test_a_client_that_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     slow = Slow()
     times = slow.request(ApiKey.FETCH)
     times.completed, times.response_bytes = 500 * MS, 9999  # it had asked to wait
-    assert slow.told(times, 700, caplog)["why"] == "its client takes 9999 bytes slowly"
+    assert slow.logged(times, 700, caplog)["why"] == "its client takes 9999 bytes slowly"
 
 
 def test_others_that_came_before(caplog: pytest.LogCaptureFixture) -> None:
     slow = Slow()
     times = slow.request(queue=300)
     times.handled = times.completed = 301 * MS
-    why = slow.told(times, 310, caplog)["why"]
+    why = slow.logged(times, 310, caplog)["why"]
     assert why == "the event loop was busy with other requests"
     times = slow.request()
     times.handled = times.completed = 300 * MS
-    assert slow.told(times, 310, caplog)["why"] == "its own work"
+    assert slow.logged(times, 310, caplog)["why"] == "its own work"
 
 
 def test_nothing_is_slow_without_a_limit() -> None:

@@ -54,7 +54,7 @@ ALL = b"".join(LOG)
 
 
 @pytest.mark.parametrize("records", [ALL, Stored(ALL)])
-def test_what_headers_tell(records: Piece) -> None:
+def test_what_headers_say(records: Piece) -> None:
     batches = ReadBatches(records, 30)
     assert (batches.first_offset, batches.last_offset) == (10, 29)
     assert [batches.end_of_batch_at(at) for at in (10, 15, 17, 20, 29, 40)] == [

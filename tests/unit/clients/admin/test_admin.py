@@ -58,7 +58,7 @@ async def test_topics(kafka: Kafka) -> None:
 
 
 async def test_settings(kafka: Kafka) -> None:
-    """Of several brokers and of the cluster, whoever is asked."""
+    """Of several brokers and of the cluster, whichever is asked."""
     topic = ConfigResource(ConfigResourceType.TOPIC, "t")
     broker = ConfigResource(ConfigResourceType.BROKER, "1")
     async with admin(kafka) as client:

@@ -151,14 +151,14 @@ async def test_members_are_removed(chosen: list[str] | None) -> None:
         )
         cluster.on(ApiKey.LEAVE_GROUP, leave)
         removed = await admin.remove_members("g", chosen, reason="moved", raise_errors=False)
-        told = [(each.member_id, each.group_instance_id, each.reason) for each in asked[0].members]
+        sent = [(each.member_id, each.group_instance_id, each.reason) for each in asked[0].members]
         if chosen is None:
-            assert told == [("", "i", "moved"), ("m2", None, "moved")]
+            assert sent == [("", "i", "moved"), ("m2", None, "moved")]
             assert dict(removed) == {"i": None, "m2": None}
             group.members = []
             assert not await admin.remove_members("g") and len(asked) == 1
         else:
-            assert told == [("", "i", "moved"), ("", "gone", "moved")]
+            assert sent == [("", "i", "moved"), ("", "gone", "moved")]
             assert removed["i"] is None
             assert isinstance(removed.errors["gone"], UnknownMemberIdError)
             with pytest.raises(UnknownMemberIdError):

@@ -1,4 +1,4 @@
-"""Log directories of brokers as the admin client tells of them."""
+"""Log directories of brokers as the admin client describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients' thread: it is there while somebody uses it, and whose turn it is."""
+"""The clients' thread: it is there while clients use it, and whose turn it is."""
 
 from __future__ import annotations
 

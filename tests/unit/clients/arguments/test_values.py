@@ -52,7 +52,7 @@ def test_texts() -> None:
 
 
 def test_contents() -> None:
-    """Any buffer is bytes; a string is told what to do."""
+    """Any buffer is bytes; the error for a string says what to do."""
     assert content("v", memoryview(b"ab")) == content("v", bytearray(b"ab")) == b"ab"
     assert content("v", None) is None
     with pytest.raises(TypeError, match="v must be bytes or None, not str: encode it, or give"):

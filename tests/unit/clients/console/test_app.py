@@ -44,7 +44,7 @@ def visit(test: Test, **settings: object) -> None:
 
 
 async def fill(kafka: Kafka) -> None:
-    """Make a topic with odd records, and a group that has read some."""
+    """Make a topic with unusual records, and a group that has read some."""
     await kafka.create("orders", 2, min_insync_replicas=1)
     now_ms = kafka.now_ms()
     async with kafka.producer() as producer:
@@ -64,7 +64,7 @@ async def fill(kafka: Kafka) -> None:
 
 
 def test_pages() -> None:
-    """What each tells; what records hold is text, wherever it stands."""
+    """What each shows; what records hold is text, wherever it stands."""
 
     async def test(kafka: Kafka, console: Console, visitor: Visitor) -> None:
         await fill(kafka)

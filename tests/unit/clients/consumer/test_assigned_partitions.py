@@ -109,7 +109,7 @@ def test_partitions_take_turns_answer_by_answer() -> None:
 
 
 def test_the_position_skips_what_is_never_handed_over() -> None:
-    """Once everything before that is handed over, and somebody asks for more."""
+    """Once everything before that is handed over, and more is asked for."""
     context = Context()
     context.answer((0, 4), until=7)
     assert context.take() == (0, 0, 5)
@@ -169,7 +169,7 @@ def test_paused_partitions_keep_what_they_have() -> None:
 
 
 def test_a_run_is_what_follows_each_other() -> None:
-    """Of one partition, up to so many records; a damaged batch ends it and is told later."""
+    """Of one partition, up to so many records; a damaged batch ends it and is raised later."""
     context = Context()
     bad = context.batch(15, 19)
     bad._header.crc ^= 1
@@ -281,7 +281,7 @@ def test_seek_validates_only_foreign_epochs() -> None:
 
 
 def test_failures_wait_behind_the_records_before_them() -> None:
-    """Then they are told, again and again, until something is done."""
+    """Then they are raised, again and again, until something is done."""
     context = Context()
     state = context.of()
     context.answer((0, 4))

@@ -58,7 +58,7 @@ class Member:
 
 @dataclass
 class Coordinator:
-    """Stands in for `OffsetClient`: notes what is committed, and answers as told."""
+    """Stands in for `OffsetClient`: notes what is committed, and answers as planned."""
 
     group_id: str = "g"
     ids: dict[str, bytes] = field(default_factory=lambda: {"t": FIRST})
@@ -81,7 +81,7 @@ class Coordinator:
         member: GroupMetadata,
     ) -> None:
         self.got.append(
-            (member, dict(topic_ids), {each: told.offset for each, told in offsets.items()})
+            (member, dict(topic_ids), {each: one.offset for each, one in offsets.items()})
         )
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, trio.Event):
@@ -146,7 +146,7 @@ async def test_a_commit_that_is_repeated_is_not_applied_in_a_later_generation(
         nursery.start_soon(commit)
         await trio.testing.wait_all_tasks_blocked()
         member.move_on()
-    assert [told.generation_id for told, _, _ in coordinator.got] == [5]
+    assert [metadata.generation_id for metadata, _, _ in coordinator.got] == [5]
 
 
 async def test_a_cancelled_commit_is_repeated_no_more(
@@ -263,7 +263,7 @@ async def test_an_automatic_commit_leaves_out_what_is_gone(
     assert [sorted(offsets) for _, _, offsets in coordinator.got] == [[T0, T1], [T0]]
 
 
-async def test_who_is_no_member_at_the_moment_is_told_without_asking(
+async def test_who_is_no_member_at_the_moment_fails_without_a_request(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     coordinator, member = Coordinator(), Member(can_commit=False, is_rebalancing=True)
@@ -308,7 +308,7 @@ async def test_what_is_committed_without_waiting_is_committed_before_the_member_
 
 
 async def test_what_a_callback_raises_is_the_programs() -> None:
-    """Its next call is told; commits go on."""
+    """Its next call raises; commits go on."""
     error = ValueError("the callback's own")
 
     def fail(*_: object) -> None:

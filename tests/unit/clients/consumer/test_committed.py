@@ -16,7 +16,7 @@ class BodyError(Exception):
 
 
 async def committed_offset(kafka: Kafka) -> int | None:
-    """Return what the group has committed, as somebody else sees it."""
+    """Return what the group has committed, as another client sees it."""
     async with kafka.consumer(group_id="g") as other:
         found = (await other.committed([T0]))[T0]
     return None if found is None else found.offset
@@ -96,7 +96,7 @@ async def test_nothing_of_a_body_is_committed_before_it_has_ended(kafka: Kafka) 
 async def test_a_break_finishes_no_body_unless_the_program_says_so(
     kafka: Kafka, declares: bool, first: int
 ) -> None:
-    """It cannot be told from an exception; `commit` tells."""
+    """It cannot be distinguished from an exception; `commit` says so."""
     await kafka.create("t")
     await kafka.fill("t", 10)
     for _ in range(2):

@@ -126,7 +126,7 @@ async def test_every_partition_has_its_turn(kafka: Kafka) -> None:
 
 
 async def test_two_tasks_do_not_take_from_one_consumer(kafka: Kafka) -> None:
-    """The second one is told."""
+    """The second one gets an error."""
     await kafka.create("t")
     async with kafka.consumer() as consumer, trio.open_nursery() as nursery:
         consumer.assign([T0])
@@ -263,7 +263,7 @@ async def test_no_reset_is_an_error_each_time(kafka: Kafka) -> None:
 
 
 async def test_a_topic_that_cannot_be(kafka: Kafka) -> None:
-    """A name that no topic can have is told, again and again."""
+    """A name that no topic can have is an error, again and again."""
     async with kafka.consumer(group_id="g", metadata_max_age_ms=1_000) as consumer:
         await consumer.subscribe(["what is this"])
         for _ in range(2):

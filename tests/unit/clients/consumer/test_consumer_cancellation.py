@@ -110,7 +110,7 @@ async def test_calls_cancelled_at_each_checkpoint(kafka: Kafka, way: str, assign
 
 @pytest.mark.parametrize("way", sorted(READERS))
 async def test_cancelled_between_two_records(kafka: Kafka, way: str) -> None:
-    """A scope that is cancelled already: the call tells, and takes nothing."""
+    """A scope that is cancelled already: the call notices, and takes nothing."""
     await prepare(kafka)
     for stop in range(len(EVERYTHING)):
         seen: Seen = []

@@ -177,7 +177,7 @@ def test_a_truncated_log_is_noticed(policy: str) -> None:
 
 
 async def test_no_broker_at_all(kafka: Kafka) -> None:
-    """Calls that ask tell after their time; polls return nothing, and go on when one is back."""
+    """Requests raise after their time; polls return nothing, and go on when one is back."""
     await kafka.create("t")
     await kafka.fill("t", 3)
     [node] = kafka.cluster.brokers

@@ -24,19 +24,19 @@ from tests.unit.clients.simulated import Kafka
 
 
 class Listener(RebalanceListener):
-    """Remembers what it is told."""
+    """Remembers how it was called."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[int]]] = []
+        self.events: list[tuple[str, list[int]]] = []
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("assigned", [each.partition for each in partitions]))
+        self.events.append(("assigned", [each.partition for each in partitions]))
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("revoked", [each.partition for each in partitions]))
+        self.events.append(("revoked", [each.partition for each in partitions]))
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("lost", [each.partition for each in partitions]))
+        self.events.append(("lost", [each.partition for each in partitions]))
 
 
 async def test_a_group_goes_on_where_it_stopped(kafka: Kafka) -> None:
@@ -76,15 +76,15 @@ async def test_without_automatic_commits(kafka: Kafka) -> None:
 async def test_commits_of_given_offsets_keep_their_order(kafka: Kafka) -> None:
     """Those that nobody waits for come before those asked for later."""
     await kafka.create("t")
-    told: list[tuple[Any, Any]] = []
+    outcomes: list[tuple[Any, Any]] = []
     async with kafka.consumer(group_id="g", enable_auto_commit=False) as consumer:
         consumer.assign([T0])
         await consumer.commit({T0: 0})
         for offset in range(1, 20):
-            consumer.commit_async({T0: offset}, lambda *answer: told.append(answer))
+            consumer.commit_async({T0: offset}, lambda *answer: outcomes.append(answer))
         await consumer.commit({T0: OffsetAndMetadata(5, -1, "note")})
-        assert [done[0][T0].offset for done in told] == list(range(1, 20))
-        assert not any(error for _, error in told)
+        assert [done[0][T0].offset for done in outcomes] == list(range(1, 20))
+        assert not any(error for _, error in outcomes)
         assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(5, -1, "note")}
 
 
@@ -139,7 +139,7 @@ async def test_what_a_failing_program_has_in_hand_is_not_committed(kafka: Kafka,
 
 
 async def test_two_members_share_partitions(kafka: Kafka) -> None:
-    """Each is told; what was consumed is committed before it moves, so nothing comes twice."""
+    """Each is called; what was consumed is committed before it moves, so nothing comes twice."""
     await kafka.create("t", 4)
     for partition in range(4):
         await kafka.fill("t", 10, partition)
@@ -165,8 +165,8 @@ async def test_two_members_share_partitions(kafka: Kafka) -> None:
             assert first.assignment.isdisjoint(second.assignment)
             nursery.cancel_scope.cancel()
     assert sorted(seen) == [(p, o) for p in range(4) for o in range(20)]
-    assert first_listener.told[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
-    assert len(second_listener.told) == 2
+    assert first_listener.events[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
+    assert len(second_listener.events) == 2
 
 
 async def test_cooperative_members_go_on_reading(kafka: Kafka) -> None:
@@ -189,9 +189,9 @@ async def test_cooperative_members_go_on_reading(kafka: Kafka) -> None:
             await trio.sleep(15)
             assert len(first.assignment) == len(second.assignment) == 2
             nursery.cancel_scope.cancel()
-        assert listener.told[0] == ("assigned", [0, 1, 2, 3])
-        assert listener.told[1] == ("revoked", [2, 3])
-        assert ("lost", []) not in listener.told
+        assert listener.events[0] == ("assigned", [0, 1, 2, 3])
+        assert listener.events[1] == ("revoked", [2, 3])
+        assert ("lost", []) not in listener.events
 
 
 async def test_listeners_may_wait_seek_and_commit(kafka: Kafka) -> None:
@@ -297,7 +297,7 @@ async def test_who_does_not_poll_is_thrown_out_and_comes_back(kafka: Kafka) -> N
         with pytest.raises(CommitFailedError):
             await consumer.commit()
         assert offsets(await take(consumer, 2)) == [0, 1]
-        assert listener.told == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+        assert listener.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
 
 
 async def test_who_waits_for_records_stays_a_member(kafka: Kafka) -> None:
@@ -312,7 +312,7 @@ async def test_who_waits_for_records_stays_a_member(kafka: Kafka) -> None:
             await anext(consumer)
         await kafka.fill("t", 1)
         assert offsets(await take(consumer, 1)) == [0]
-        assert listener.told == [("assigned", [0])]
+        assert listener.events == [("assigned", [0])]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ async def test_a_static_member_keeps_its_partitions_over_a_restart(kafka: Kafka)
             await trio.sleep(5)
         assert assignments[0] == assignments[1]
         assert len(assignments[0]) == 1
-        assert listener.told == [
+        assert listener.events == [
             ("assigned", [0, 1]),
             ("revoked", [0, 1]),
             ("assigned", [0]),

@@ -12,13 +12,13 @@ class Mixed(RebalanceListener):
     """Sync and async methods, and none for what is lost."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[TopicPartition]]] = []
+        self.events: list[tuple[str, list[TopicPartition]]] = []
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("assigned", partitions))
+        self.events.append(("assigned", partitions))
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("revoked", partitions))
+        self.events.append(("revoked", partitions))
 
 
 async def test_methods_may_be_async_and_get_partitions_in_order() -> None:
@@ -29,7 +29,7 @@ async def test_methods_may_be_async_and_get_partitions_in_order() -> None:
     await calls.assigned([P1, P0])
     await calls.given_up([P1, P0], is_lost=False)
     await calls.given_up([P1], is_lost=True)
-    assert mixed.told == [("assigned", [P0, P1]), ("revoked", [P0, P1]), ("revoked", [P1])]
+    assert mixed.events == [("assigned", [P0, P1]), ("revoked", [P0, P1]), ("revoked", [P1])]
 
 
 async def test_what_a_listener_raises_is_handed_on() -> None:

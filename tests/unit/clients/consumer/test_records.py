@@ -86,7 +86,7 @@ def test_records_say_where_they_come_from() -> None:
     assert first.topic_partition == TP
 
 
-def test_a_batch_tells_of_itself_undecoded() -> None:
+def test_a_batch_is_described_without_decoding_it() -> None:
     """Nothing of this decompresses it."""
     found = only(batch(10, 3, compression=Compression.GZIP))
     assert (found.first_offset, found.next_offset, len(found)) == (10, 13, 3)

@@ -1,4 +1,4 @@
-"""What `statistics()` of each client tells, against a whole broker."""
+"""What `statistics()` of each client returns, against a whole broker."""
 
 from __future__ import annotations
 

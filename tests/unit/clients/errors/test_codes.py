@@ -49,7 +49,7 @@ def test_no_two_classes_of_brokers_have_the_same_code() -> None:
 
 
 def test_codes_of_tomorrow() -> None:
-    """A code that is not known here counts as UNKNOWN_SERVER_ERROR and is told."""
+    """A code that is not known here counts as UNKNOWN_SERVER_ERROR and is named."""
     error = error_for(ErrorCode.of_peer(9999))
     assert error.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "9999" in str(error)

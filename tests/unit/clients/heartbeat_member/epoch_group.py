@@ -1,4 +1,4 @@
-"""A group to test members in: a small coordinator of KIP-848, and members that do as told.
+"""A group to test members in: a small coordinator of KIP-848, and members that follow it.
 
 The coordinator keeps what others must not get before it was given up: it goes by what members own,
 as they tell it.
@@ -81,8 +81,8 @@ class Coordinator:
         self.partitions = range(partitions)
         self.epoch = 0
         self.epochs: dict[str, int] = {}
-        self.owned: dict[str, set[int]] = {}  # as members told, or were just told to own
-        self.told: dict[str, set[int]] = {}
+        self.owned: dict[str, set[int]] = {}  # as members sent, or were just assigned
+        self.assigned: dict[str, set[int]] = {}
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         member, epoch = request.member_id, request.member_epoch
@@ -104,18 +104,18 @@ class Coordinator:
             }
         self.epochs[member] = self.epoch
         allowed = self._allowed(member)
-        tells_all = None not in (request.subscribed_topic_names, request.topic_partitions)
-        is_news = allowed != self.told.get(member)
-        self.told[member] = allowed
+        is_full = None not in (request.subscribed_topic_names, request.topic_partitions)
+        is_news = allowed != self.assigned.get(member)
+        self.assigned[member] = allowed
         self.owned[member] |= allowed
-        return answer(self.epoch, {A: sorted(allowed)} if is_news or tells_all else None)
+        return answer(self.epoch, {A: sorted(allowed)} if is_news or is_full else None)
 
     def remove(self, member: str) -> None:
         """Take a member out: it left, or its session is over."""
         if self.epochs.pop(member, None) is not None:
             self.epoch += 1
         self.owned.pop(member, None)
-        self.told.pop(member, None)
+        self.assigned.pop(member, None)
 
     def _allowed(self, member: str) -> set[int]:
         """What a member may own now: its share, without what others have not given up."""
@@ -132,7 +132,7 @@ class Member:
         self.coordinator = coordinator
         self.core, _ = core(member_id)
         self.now_ms = 0.0
-        self.told: list[tuple[str, list[int]]] = []
+        self.events: list[tuple[str, list[int]]] = []
 
     @property
     def owned(self) -> set[int]:
@@ -144,14 +144,14 @@ class Member:
         if isinstance(step, Idle):
             return False
         if isinstance(step, Lose):
-            self.told.append(("lost", numbers(step.partitions)))
+            self.events.append(("lost", numbers(step.partitions)))
             self.core.lost()
         elif isinstance(step, Reconcile):
             if step.revoked:
-                self.told.append(("revoked", numbers(step.revoked)))
+                self.events.append(("revoked", numbers(step.revoked)))
             assert self.core.revoked(step)
             self.core.reconciled(step)
-            self.told.append(("assigned", numbers(step.added)))
+            self.events.append(("assigned", numbers(step.added)))
         return True
 
     def beat(self, *, loses_answer: bool = False) -> None:

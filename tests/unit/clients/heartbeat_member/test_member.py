@@ -72,7 +72,7 @@ def test_nobody_joins_before_the_first_poll() -> None:
 
 
 def test_takes_over_what_it_is_assigned_and_says_so_at_once() -> None:
-    """The acknowledgement does not wait for the interval; then heartbeats tell nothing new."""
+    """The acknowledgement does not wait for the interval; then heartbeats have no news."""
     member, _ = core()
     member.step(0)
     joining = beat(member, 0)
@@ -82,16 +82,16 @@ def test_takes_over_what_it_is_assigned_and_says_so_at_once() -> None:
     step = reconcile(member)
     assert step.assigned == step.added == member.owned == parts("a", 0, 1)
     assert member.next_heartbeat_ms == 0
-    told = beat(member, 0)
-    assert told.member_epoch == 3 and told.topic_partitions is not None
-    assert [(each.topic_id, each.partitions) for each in told.topic_partitions] == [(A, [0, 1])]
-    member.heartbeat_answered(told, answer(3), 0)
+    sent = beat(member, 0)
+    assert sent.member_epoch == 3 and sent.topic_partitions is not None
+    assert [(each.topic_id, each.partitions) for each in sent.topic_partitions] == [(A, [0, 1])]
+    member.heartbeat_answered(sent, answer(3), 0)
     assert member.next_heartbeat_ms == INTERVAL_MS
     quiet = beat(member, INTERVAL_MS)
     assert quiet == ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
 
 
-def test_an_empty_assignment_is_told_to_the_listener_too() -> None:
+def test_an_empty_assignment_calls_the_listener_too() -> None:
     """A member that gets nothing has been through a rebalance all the same."""
     member, _ = core()
     member.step(0)
@@ -124,8 +124,8 @@ def test_heartbeats_go_on_while_the_application_does_not_poll() -> None:
     member.heartbeat_answered(later, answer(3, {A: [1, 5]}), 2 * INTERVAL_MS)
     assert member.revoked(step)
     member.reconciled(step)
-    told = beat(member, 2 * INTERVAL_MS)
-    assert told.topic_partitions is not None and told.topic_partitions[0].partitions == [1]
+    sent = beat(member, 2 * INTERVAL_MS)
+    assert sent.topic_partitions is not None and sent.topic_partitions[0].partitions == [1]
     assert member.state is HeartbeatMemberState.RECONCILING
     assert reconcile(member).added == parts("a", 5)
 
@@ -148,13 +148,13 @@ def test_topics_without_a_name_wait_for_metadata() -> None:
     assert member.step(0) == Idle(lacks_names=True)
     names[B] = "b"
     assert reconcile(member).added == parts("b", 0)
-    told = beat(member, 0)
-    assert told.topic_partitions is not None and len(told.topic_partitions) == 2
+    sent = beat(member, 0)
+    assert sent.topic_partitions is not None and len(sent.topic_partitions) == 2
     assert member.state is HeartbeatMemberState.STABLE
 
 
 def test_a_topic_that_was_re_created_is_another_one() -> None:
-    """Its partitions stay, by their names; the coordinator is told of the new id."""
+    """Its partitions stay, by their names; the coordinator is sent the new id."""
     names = {A: "a", B: "a"}
     member, _ = core(names=names)
     member.step(0)
@@ -163,8 +163,8 @@ def test_a_topic_that_was_re_created_is_another_one() -> None:
     member.heartbeat_answered(beat(member, 0), answer(2, {B: [0]}), 0)
     step = reconcile(member)
     assert (step.added, step.revoked) == (frozenset(), frozenset())
-    told = beat(member, 0)
-    assert told.topic_partitions is not None and told.topic_partitions[0].topic_id == B
+    sent = beat(member, 0)
+    assert sent.topic_partitions is not None and sent.topic_partitions[0].topic_id == B
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
@@ -239,7 +239,7 @@ def test_a_lack_of_rights_may_end() -> None:
 
 
 def test_lost_answers_are_asked_for_again_with_pauses_that_grow() -> None:
-    """Nobody knows what the coordinator has heard: all is told again."""
+    """The coordinator may not have received it: all is sent again."""
     member = stable()
     now, pauses = float(INTERVAL_MS), []
     for _ in range(4):
@@ -303,7 +303,7 @@ def test_who_does_not_poll_leaves_and_comes_back_with_its_next_poll() -> None:
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
 def test_leaves(instance_id: str | None, epoch: int) -> None:
-    """A static member tells that it comes back."""
+    """A static member says that it comes back."""
     member, _ = core(instance_id=instance_id)
     assert member.leave() is None, "it has not joined yet"
     member.subscribe()

@@ -13,7 +13,7 @@ def pace() -> Pace:
 
 
 def test_the_interval_counts_from_what_was_sent() -> None:
-    """Also the first time, when only the answer tells how long it is, and when that changes."""
+    """Also the first time, when only the answer says how long it is, and when that changes."""
     times = pace()
     assert times.due_ms == 0
     times.sent(50)

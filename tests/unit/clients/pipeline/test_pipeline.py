@@ -64,7 +64,7 @@ def test_rows_of_several_tables_are_merged_by_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reason"),
     [
         ("2013,1", "row 0"),
         (FLIGHT_LINES[1].replace("540", "soon"), "row 0"),
@@ -72,10 +72,10 @@ def test_rows_of_several_tables_are_merged_by_time(tmp_path: Path) -> None:
         (FLIGHT_LINES[1].replace(",33,", ",3.5,"), "arr_delay is not a number"),
     ],
 )
-def test_broken_rows_are_told(tmp_path: Path, line: str, told: str) -> None:
+def test_broken_rows_are_reported(tmp_path: Path, line: str, reason: str) -> None:
     """A file that is not what it should be is refused with the row's number."""
     rows = rows_of(FLIGHTS, (FLIGHT_LINES[0], line), tmp_path)
-    with pytest.raises(PipelineError, match=told):
+    with pytest.raises(PipelineError, match=reason):
         list(rows.from_row(0))
 
 
@@ -256,7 +256,7 @@ Caused by: java.io.IOException: {}
 
 
 @pytest.mark.parametrize(
-    ("told", "sentence"),
+    ("cause", "sentence"),
     [
         ("No space left on device", "the disk is full"),
         ("Could not parse Master URL: 'x'", "--master names no cluster"),
@@ -265,9 +265,9 @@ Caused by: java.io.IOException: {}
         ("something else", "something else"),
     ],
 )
-def test_failures_are_told_in_a_sentence(told: str, sentence: str) -> None:
+def test_failures_are_explained_in_a_sentence(cause: str, sentence: str) -> None:
     """Of a Java stack a user reads one line, in our words where we have some."""
-    error = RuntimeError(JAVA_STACK.format(told))
+    error = RuntimeError(JAVA_STACK.format(cause))
     explained = failures.explain(error, "the log")
     assert explained.startswith(sentence) or sentence in explained
     assert "\n" not in explained
@@ -293,7 +293,7 @@ def test_failures_that_pass_by_themselves() -> None:
     assert not failures.is_of_brokers(PipelineError("Timeout"))
 
 
-def test_only_what_is_expected_is_told_in_a_sentence() -> None:
+def test_only_what_is_expected_is_explained_in_a_sentence() -> None:
     """The clients' and the system's failures are, mistakes of ours never; a group as a whole."""
     expected = (
         PipelineError("no"),
@@ -313,16 +313,16 @@ def test_only_what_is_expected_is_told_in_a_sentence() -> None:
 def test_mistakes_of_ours_come_out_with_their_stack(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], grouped: bool
 ) -> None:
-    """The command line lets through what nobody expected, and tells the rest in one sentence."""
-    told: Exception = ZeroDivisionError("a mistake")
+    """The command line lets through the unexpected, and explains the rest in one sentence."""
+    failure: Exception = ZeroDivisionError("a mistake")
 
     def fail(chosen: object) -> None:
-        raise ExceptionGroup("of a nursery", [told]) if grouped else told
+        raise ExceptionGroup("of a nursery", [failure]) if grouped else failure
 
     monkeypatch.setattr(cli, "_report", fail)
     with pytest.raises((ZeroDivisionError, ExceptionGroup)):
         cli.main(["report", "--output", "x"])
-    told = TimedOutError("nobody answers")
+    failure = TimedOutError("nobody answers")
     assert cli.main(["report", "--output", "x"]) == 1
     assert capsys.readouterr().err == "pipeline: nobody answers\n"
 
@@ -343,12 +343,12 @@ def test_mistakes_of_ours_come_out_with_their_stack(
         ("WARNING: odd", "WARNING: odd"),
     ],
 )
-def test_a_spark_that_does_not_start_tells_why_in_its_log(log: str, sentence: str) -> None:
-    """Of the log's many lines the one with the reason is told."""
+def test_the_log_of_a_spark_that_does_not_start_explains_why(log: str, sentence: str) -> None:
+    """Of the log's many lines the one with the reason is shown."""
     assert sentence in failures.explain(failures.SparkStartError(log))
 
 
-def test_frames_of_a_stack_tell_no_cause() -> None:
+def test_frames_of_a_stack_are_not_taken_for_the_cause() -> None:
     """Spark waits in classes whose names say Timeout, whatever the failure is about."""
     stack = "SparkException: odd\n\tat org.apache.spark.rpc.RpcTimeout.await(RpcTimeout.scala:75)\n"
     assert not failures.is_of_brokers(RuntimeError(stack))
@@ -410,9 +410,9 @@ def test_page_without_notes_of_a_run() -> None:
     ],
 )
 def test_wrong_values_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """One line tells which option is wrong, and the status is 2."""
+    """One line names the option that is wrong, and the status is 2."""
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith("pipeline: argument --") and told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("pipeline: argument --") and printed.count("\n") == 1

@@ -225,7 +225,7 @@ def test_a_small_batch_gives_back_what_it_does_not_need() -> None:
 
 
 def test_who_waits_for_memory_ends_the_lingering() -> None:
-    """While somebody waits, batches go as they are, and nobody overtakes."""
+    """While a sender waits, batches go as they are, and nobody overtakes."""
     core = Core(linger_ms=10_000, batch_size=1000, buffer_memory=2000)
     core.accept(b"x")
     core.accumulator.on_memory_waiters(1)

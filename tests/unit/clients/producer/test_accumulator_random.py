@@ -137,14 +137,14 @@ class World:
         for index, log in enumerate(self.logs):
             values = [record.value for record in log.records]
             assert len(values) == len(set(values)), "a record is there twice"
-            told = []
+            offsets = []
             for partition, value, delivery in self.accepted:
                 if partition != index or self.failed(delivery):
                     continue
                 offset = delivery.result().offset
                 assert values[offset] == value
-                told.append(offset)
-            assert told == sorted(told), "records are out of order"
+                offsets.append(offset)
+            assert offsets == sorted(offsets), "records are out of order"
 
     @staticmethod
     def failed(delivery: Delivery) -> bool:
@@ -154,7 +154,7 @@ class World:
 
 @pytest.mark.parametrize("first_seed", range(0, SEEDS, 25))
 def test_nothing_is_lost_doubled_or_reordered(first_seed: int) -> None:
-    """Every delivery that tells an offset is right, once in the log, and in the order of sending;
+    """Every delivery's offset is right, once in the log, and in the order of sending;
     memory is all back."""
     for seed in range(first_seed, first_seed + 25):
         world = World(seed)

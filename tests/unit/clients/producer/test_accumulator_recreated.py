@@ -15,7 +15,7 @@ FIRST, SECOND = b"1" * 16, b"2" * 16
 
 
 def as_topic(core: Core, topic_id: bytes, partitions: int, *, epoch: int = 0) -> None:
-    """Let metadata tell of a topic with this id."""
+    """Let metadata list a topic with this id."""
     core.leaders = dict.fromkeys(range(partitions), (1, epoch))
     described = replace(core.metadata().topics[TOPIC], topic_id=topic_id)
     core.accumulator.update(ClusterMetadata(topics={TOPIC: described}))
@@ -96,7 +96,7 @@ def test_what_waits_for_a_partition_that_is_gone_is_given_up_in_the_end() -> Non
 
 
 def test_metadata_that_is_behind_takes_no_partition_away() -> None:
-    """A broker that has not heard of new partitions tells of the same topic."""
+    """A broker that does not know new partitions yet lists the same topic."""
     core = Core(4, producer_id=PRODUCER_ID)
     as_topic(core, FIRST, 4)
     as_topic(core, FIRST, 2)

@@ -1,4 +1,4 @@
-"""A batch of the producer tells what its records failed with, also when it went in parts."""
+"""A batch of the producer keeps what its records failed with, also when it went in parts."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_memory_is_taken_and_given_back() -> None:
     assert pool.free_bytes == 60
 
 
-def test_while_somebody_waits_only_the_first_of_them_gets_memory() -> None:
+def test_while_some_wait_only_the_first_of_them_gets_memory() -> None:
     pool = BufferPool(100)
     assert pool.reserve(90)
     pool.waiters = 1

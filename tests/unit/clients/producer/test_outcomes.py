@@ -35,7 +35,7 @@ def test_a_lost_batch_is_sent_again_after_a_backoff() -> None:
     assert delivery.result().offset == 3
 
 
-def test_the_end_of_each_backoff_is_told_in_advance() -> None:
+def test_the_end_of_each_backoff_is_known_in_advance() -> None:
     """Who polls right after a failure learns when to come back, for every batch in turn."""
     core = Core(batch_size=1000, linger_ms=0, retry_backoff_ms=100)
     core.fill(batches=3)
@@ -148,7 +148,7 @@ def test_what_waits_too_long_is_given_up() -> None:
 
 
 def test_a_late_answer_is_ignored() -> None:
-    """What was given up stays so, whatever the broker says later; the reason is told."""
+    """What was given up stays so, whatever the broker says later; the reason is kept."""
     core = Core(delivery_timeout_ms=40_000)
     delivery = core.accept(b"a")
     core.flush()
@@ -235,7 +235,7 @@ def test_other_partitions_take_the_new_epoch_once_they_are_quiet() -> None:
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
 
-def test_a_broker_that_forgot_the_producer_is_told_a_new_epoch() -> None:
+def test_a_broker_that_forgot_the_producer_gets_a_new_epoch() -> None:
     """UNKNOWN_PRODUCER_ID: its records are gone, so the batch begins a new epoch."""
     core = Core()
     core.accept(b"a")
@@ -280,7 +280,7 @@ def test_the_first_batch_of_an_epoch_goes_alone() -> None:
     assert len([core.drain_one() for _ in range(2)]) == 2
 
 
-def test_what_may_be_written_already_is_not_numbered_anew() -> None:
+def test_what_may_be_written_already_keeps_its_numbers() -> None:
     """A batch before the gap was perhaps written: it is asked for with its old sequence, and only
     then do those after the gap begin the new epoch."""
     core = Core(batch_size=1000)

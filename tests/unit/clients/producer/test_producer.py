@@ -75,8 +75,8 @@ def refusal(request: ProduceRequest, code: ErrorCode, **more: Any) -> ProduceRes
     )
 
 
-async def test_records_are_written_and_told() -> None:
-    """A delivery tells topic, partition, offset and timestamp; it may be awaited again."""
+async def test_records_are_written_and_acknowledged() -> None:
+    """A delivery returns topic, partition, offset and timestamp; it may be awaited again."""
     async with fake_cluster(2) as fake:
         fake.add_topic("t", [1, 2])
         async with make_producer(fake) as producer:
@@ -171,7 +171,7 @@ async def test_sending_in_bulk() -> None:
 
 
 async def test_acks_0_and_1() -> None:
-    """With acks=0 offsets are not told; with 1 nothing is idempotent unless asked for."""
+    """With acks=0 offsets are not returned; with 1 nothing is idempotent unless asked for."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
         async with make_producer(fake, acks=0) as producer:
@@ -205,7 +205,7 @@ async def test_old_brokers_get_topics_by_name() -> None:
 
 
 async def test_a_connection_cut_after_writing_doubles_nothing() -> None:
-    """The batch is sent again; the broker knows it, and its offset is told."""
+    """The batch is sent again; the broker knows it, and its offset is returned."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
         cuts = [CUT_AFTER, CUT, CUT_AFTER]
@@ -306,8 +306,8 @@ async def test_a_hint_about_the_leader_is_followed_at_once() -> None:
             fake.on(ApiKey.PRODUCE, script)
             with trio.fail_after(2):
                 assert (await (await producer.send("t", b"1"))).offset == 1
-            told = sum(count for (_, name), count in fake.requests.items() if name == "Metadata")
-            assert told == asked
+            now = sum(count for (_, name), count in fake.requests.items() if name == "Metadata")
+            assert now == asked
 
 
 async def test_a_refused_record_says_why() -> None:
@@ -595,19 +595,19 @@ async def test_an_exception_in_the_scope_writes_what_was_sent() -> None:
 
 
 async def test_cancelling_the_scope_gives_up_at_once() -> None:
-    """What is not written is told to whoever waits elsewhere; nothing hangs."""
+    """What is not written is raised in tasks that wait elsewhere; nothing hangs."""
     async with fake_cluster() as fake:
         fake.add_topic("t", [1])
         never = trio.Event()
         fake.on(ApiKey.PRODUCE, lambda node, _: never)
-        told: list[KafkaClientError] = []
+        raised: list[KafkaClientError] = []
         deliveries: list[Delivery] = []
 
         async def wait() -> None:
             try:
                 await deliveries[0]
             except KafkaClientError as error:
-                told.append(error)
+                raised.append(error)
 
         async with trio.open_nursery() as nursery:
             with trio.move_on_after(5) as scope:
@@ -618,7 +618,7 @@ async def test_cancelling_the_scope_gives_up_at_once() -> None:
                     scope.cancel()
                     await trio.sleep_forever()
             assert scope.cancelled_caught
-        assert isinstance(told[0], ClosedError)
+        assert isinstance(raised[0], ClosedError)
         assert deliveries[0].done
 
 

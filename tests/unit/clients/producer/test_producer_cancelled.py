@@ -1,4 +1,4 @@
-"""The producer cancelled at each of its checkpoints in turn: no record lost, none told twice.
+"""The producer cancelled at each of its checkpoints in turn: no record lost, none written twice.
 
 A program is run once to count how often its task is resumed; then it is run again and again, and
 cancelled the first, second, third... time, as a whole or only what it is just doing.
@@ -87,7 +87,7 @@ class Run:
                 self.canceller.task = None  # leaving is not an operation of its own
 
     def check(self) -> None:
-        """Compare what was told with the logs."""
+        """Compare the results with the logs."""
         logs = [self.fake.values("t", partition) for partition in (0, 1)]
         written = [value for log in logs for value in log]
         accepted = [value for value, _ in self.accepted]
@@ -97,11 +97,11 @@ class Run:
         for value, delivery in self.accepted:
             assert delivery.done
             try:
-                told = delivery.result()
+                metadata = delivery.result()
             except ClosedError:
                 assert not self.one_by_one, "the program went on: everything is written"
             else:
-                assert logs[told.partition][told.offset] == value
+                assert logs[metadata.partition][metadata.offset] == value
 
 
 async def run_once(cancel_at: int, *, one_by_one: bool) -> Canceller:

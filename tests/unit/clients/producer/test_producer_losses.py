@@ -53,7 +53,7 @@ async def test_acks_0_sends_again_what_no_socket_took(kafka: Kafka) -> None:
 
 
 async def test_acks_0_delivers_nothing_that_no_socket_took(kafka: Kafka) -> None:
-    """If the broker does not come back they are given up, and told so."""
+    """If the broker does not come back they are given up, with an error."""
     sent, left = await send_large(kafka, comes_back=False)
     failed = set()
     for number, delivery in enumerate(sent):

@@ -66,8 +66,8 @@ async def test_a_commit_writes_what_lingers_and_then_ends(version: int) -> None:
                 deliveries.append(await producer.send("a", b"", partition=1))
             assert [delivery.result().offset for delivery in deliveries] == [number, number]
         assert cluster.values("a") == [b"0", b"1"]
-        told = ["add a-0 a-1", "commit"] if version == 1 else ["commit"]
-        assert coordinator.asked == ["init", *told, *told]
+        requests = ["add a-0 a-1", "commit"] if version == 1 else ["commit"]
+        assert coordinator.asked == ["init", *requests, *requests]
         assert cluster.versions_used["EndTxn"] == (4 if version == 1 else 5)
         assert cluster.versions_used["Produce"] == (11 if version == 1 else 13)
         (memory,) = cluster.logs["a", 0].producers.values()
@@ -129,7 +129,7 @@ async def test_what_sends_nothing_asks_nobody(version: int) -> None:
                 raise ZeroDivisionError
         async with producer.transaction() as transaction:
             await transaction.send_offsets({}, "g")
-        # Before version 2 the coordinator may be told of the partition before the abort comes.
+        # Before version 2 the coordinator may be sent the partition before the abort comes.
         assert {*coordinator.asked} <= {"init", "add a-0", "add a-1", "abort"}
         assert "commit" not in coordinator.asked
 

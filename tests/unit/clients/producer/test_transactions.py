@@ -179,7 +179,7 @@ def test_before_version_2_a_partition_waits_until_the_coordinator_knows_it() -> 
     assert not core.may_send("a", 0) and not core.is_started
 
 
-def test_from_version_2_on_what_is_written_tells_the_coordinator() -> None:
+def test_from_version_2_on_a_sent_batch_starts_the_transaction() -> None:
     core = core_in(S.OPEN)
     assert not core.add_partition(A) and core.may_send("a", 0)
     assert not core.is_started, "nothing was sent: there is nothing to end"
@@ -205,17 +205,17 @@ def test_from_version_2_on_what_is_written_tells_the_coordinator() -> None:
 def test_a_batch_that_is_given_up_fails_the_transaction(code: ErrorCode, is_fatal: bool) -> None:
     core = core_in(S.OPEN)
     cause = error_for(code)
-    told = core.on_batch_failed(cause, has_sequence=True)
-    assert told.code == code
-    assert isinstance(told, FatalProducerError if is_fatal else TransactionAbortedError)
+    failure = core.on_batch_failed(cause, has_sequence=True)
+    assert failure.code == code
+    assert isinstance(failure, FatalProducerError if is_fatal else TransactionAbortedError)
     assert core.state is (S.FATAL if is_fatal else S.FAILED)
-    assert cause in (told, told.__cause__)
-    with pytest.raises(type(told)) as raised:
+    assert cause in (failure, failure.__cause__)
+    with pytest.raises(type(failure)) as raised:
         core.raise_failure()
-    assert raised.value.__cause__ is told.__cause__
+    assert raised.value.__cause__ is failure.__cause__
 
 
-def test_the_first_failure_is_what_everything_in_it_is_told() -> None:
+def test_the_first_failure_is_raised_for_everything_in_the_transaction() -> None:
     core = core_in(S.OPEN)
     first = core.on_batch_failed(RecordTooLargeError("too large"), has_sequence=False)
     assert core.on_batch_failed(TimedOutError(), has_sequence=False) is first

@@ -1,4 +1,4 @@
-"""Failed deliveries that nobody looked at are told of; those that somebody looked at are not."""
+"""Failed deliveries that the program never looked at are warned of; others are not."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tests.unit.clients.producer.test_producer import refusal
 
 
 @pytest.fixture(autouse=True)
-def anew() -> Iterator[None]:
-    """Each test is told of at once."""
+def fresh_limits() -> Iterator[None]:
+    """Each test's warnings are logged at once."""
     WARNINGS.forget()
     yield
     gc.collect()
     WARNINGS.forget()
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     gc.collect()
     return [record.getMessage() for record in caplog.records if "unseen" in record.name]
 
 
-async def told_once(caplog: pytest.LogCaptureFixture) -> str:
+async def only_warning(caplog: pytest.LogCaptureFixture) -> str:
     """Wait for the only warning: the sender may hold on to the batch for a moment."""
     with trio.fail_after(10):
         while True:
-            if found := told(caplog):
+            if found := warnings(caplog):
                 assert len(found) == 1, found
                 return found[0]
             await trio.sleep(0.001)
@@ -51,18 +51,18 @@ async def failed(fake: FakeCluster, producer: Producer, count: int = 1) -> list[
     return sent
 
 
-async def test_nobody_looked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unseen_failures_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """One warning with what to do, and the next with how many were left out."""
     async with fake_cluster() as fake, Producer(fake.bootstrap) as producer:
         await failed(fake, producer, 2)
-        sentence = await told_once(caplog)
+        sentence = await only_warning(caplog)
         assert sentence.startswith("2 record(s) for t-0 were not delivered, and nobody looked")
         assert sentence.endswith("await what send returns, or use send_and_wait")
         await failed(fake, producer, 3)
-        assert len(told(caplog)) == 1, "not so soon again"
+        assert len(warnings(caplog)) == 1, "not so soon again"
 
 
-async def test_somebody_looked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_seen_failures_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """At one of the deliveries, or at the batch."""
     async with fake_cluster() as fake, Producer(fake.bootstrap) as producer:
         for delivery in await failed(fake, producer):
@@ -75,4 +75,4 @@ async def test_somebody_looked(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(InvalidRecordError):
             batch.raise_failure()
         del batch, sent
-        assert told(caplog) == []
+        assert warnings(caplog) == []

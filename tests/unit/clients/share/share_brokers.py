@@ -64,7 +64,7 @@ class Log:
     available: set[int] = field(default_factory=set)
     owner: dict[int, tuple[int, str]] = field(default_factory=dict)  # offset -> its session
     counts: dict[int, int] = field(default_factory=dict)
-    told: dict[int, list[int]] = field(default_factory=dict)  # offset -> what was said of it
+    acknowledged: dict[int, list[int]] = field(default_factory=dict)  # offset -> its types
 
     def append(self, count: int, *, holes: tuple[int, ...] = ()) -> None:
         """Write a batch, of whose offsets some have no record any more."""
@@ -101,7 +101,7 @@ class Log:
                 return ErrorCode.INVALID_RECORD_STATE
             for place, offset in enumerate(offsets):
                 kind = kinds[place] if len(kinds) > 1 else kinds[0]
-                self.told.setdefault(offset, []).append(kind)
+                self.acknowledged.setdefault(offset, []).append(kind)
                 if kind != RENEW:
                     del self.owner[offset]
                 if kind == RELEASE:
@@ -139,8 +139,8 @@ class ShareBrokers:
     def topic_id(self) -> bytes:
         return self.cluster.topics["t"].topic_id
 
-    def told(self, partition: int = 0) -> dict[int, list[int]]:
-        return self.logs[partition].told
+    def acknowledged(self, partition: int = 0) -> dict[int, list[int]]:
+        return self.logs[partition].acknowledged
 
     def _heartbeat(self, node: FakeNode, request: ShareGroupHeartbeatRequest) -> Any:
         self.heartbeats.append(request)

@@ -1,4 +1,4 @@
-"""Share consumers against scripted brokers: what is delivered, and what brokers hear of it."""
+"""Share consumers against scripted brokers: what is delivered, and what brokers are sent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_everything_that_was_finished_with_is_accepted() -> None:
             assert await take(consumer, 3) == [0, 1, 2]
             assert consumer.assignment == {T0} and consumer.subscription == {"t"}
             assert consumer.acquisition_lock_timeout_ms == 30_000
-        assert brokers.told() == {0: [ACCEPT], 1: [ACCEPT], 2: [ACCEPT]}
+        assert brokers.acknowledged() == {0: [ACCEPT], 1: [ACCEPT], 2: [ACCEPT]}
         assert brokers.logs[0].available == {3, 4}
         assert brokers.heartbeats[0].member_epoch == 0
         assert brokers.heartbeats[-1].member_epoch == -1 and not brokers.epochs
@@ -63,21 +63,21 @@ async def test_who_ends_with_an_error_has_not_finished() -> None:
             async with consuming(brokers) as consumer:
                 await take(consumer, 3)
                 raise KeyError("mine")
-        assert brokers.told() == {0: [ACCEPT], 1: [ACCEPT], 2: [RELEASE]}
+        assert brokers.acknowledged() == {0: [ACCEPT], 1: [ACCEPT], 2: [RELEASE]}
         async with consuming(brokers) as consumer:
             record = await anext(consumer)
             assert (record.offset, record.delivery_count) == (2, 2)
 
 
 async def test_acknowledgements_go_with_the_next_question() -> None:
-    """No request of their own; and holes are told as such."""
+    """No request of their own; and holes are acknowledged as such."""
     async with share_brokers() as brokers:
         brokers.logs[0].append(3, holes=(1,))
         async with consuming(brokers) as consumer:
             assert await take(consumer, 2) == [0, 2]
             brokers.logs[0].append(1)
             assert await take(consumer, 1) == [3]
-            assert brokers.told() == {0: [ACCEPT], 1: [GAP], 2: [ACCEPT]}
+            assert brokers.acknowledged() == {0: [ACCEPT], 1: [GAP], 2: [ACCEPT]}
             assert not brokers.acknowledges
 
 
@@ -92,7 +92,7 @@ async def test_batches_and_polls() -> None:
                 found += [(each.partition, each.offset) for each in await consumer.poll()]
             assert sorted(found) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
             assert not await consumer.poll(timeout_ms=20)
-            assert len(brokers.told(1)) == 3
+            assert len(brokers.acknowledged(1)) == 3
             brokers.logs[1].append(2)
             async for batch in consumer.batches():
                 assert batch.topic_partition == T1 and [each.offset for each in batch] == [3, 4]
@@ -114,9 +114,9 @@ async def test_polls_that_do_not_wait_bring_records_too() -> None:
 async def test_the_program_says_what_became_of_each() -> None:
     async with share_brokers() as brokers:
         brokers.logs[0].append(4)
-        told: list[Any] = []
+        outcomes: list[Any] = []
         async with consuming(brokers, **EXPLICIT) as consumer:
-            consumer.acknowledgement_callback = lambda *outcome: told.append(outcome)
+            consumer.acknowledgement_callback = lambda *outcome: outcomes.append(outcome)
             polled = list(await consumer.poll())
             polled[0].accept()
             polled[1].reject()
@@ -125,15 +125,17 @@ async def test_the_program_says_what_became_of_each() -> None:
                 await consumer.poll(timeout_ms=0)
             consumer.acknowledge(polled[3])
             assert await consumer.commit() == {T0: None}
-            assert brokers.told() == {0: [ACCEPT], 1: [REJECT], 2: [RELEASE], 3: [ACCEPT]}
-            assert told == [(T0, [0, 1, 2, 3], None)]
+            assert brokers.acknowledged() == {0: [ACCEPT], 1: [REJECT], 2: [RELEASE], 3: [ACCEPT]}
+            assert outcomes == [(T0, [0, 1, 2, 3], None)]
             again = await anext(consumer)
             assert (again.offset, again.delivery_count) == (2, 2)
-        assert brokers.told()[2] == [RELEASE, RELEASE], "nothing was said of it before the end"
+        assert brokers.acknowledged()[2] == [RELEASE, RELEASE], (
+            "nothing was said of it before the end"
+        )
 
 
 async def test_a_lock_is_renewed_while_the_record_is_worked_on() -> None:
-    """It stays in hand over other records; the broker is told at once that locks are renewed."""
+    """It stays in hand over other records; the renewal of locks is sent at once."""
     async with share_brokers() as brokers:
         brokers.logs[0].append(2)
         async with consuming(brokers, **EXPLICIT) as consumer:
@@ -147,7 +149,7 @@ async def test_a_lock_is_renewed_while_the_record_is_worked_on() -> None:
             assert not await consumer.poll(timeout_ms=20), "a renewal is no obstacle"
             slow.accept()
             await consumer.commit()
-        assert brokers.told() == {0: [RENEW, RENEW, ACCEPT], 1: [ACCEPT]}
+        assert brokers.acknowledged() == {0: [RENEW, RENEW, ACCEPT], 1: [ACCEPT]}
 
 
 async def test_renewing_needs_brokers_that_can() -> None:
@@ -162,7 +164,7 @@ async def test_renewing_needs_brokers_that_can() -> None:
 
 
 async def test_acknowledgements_that_come_too_late() -> None:
-    """The lock is over, and somebody else has the record: the outcome is an error, not a raise."""
+    """The lock is over, and another member has the record: the outcome is an error, not a raise."""
     async with share_brokers() as brokers:
         brokers.logs[0].append(1)
         async with consuming(brokers, **EXPLICIT) as consumer:
@@ -173,15 +175,15 @@ async def test_acknowledgements_that_come_too_late() -> None:
             assert isinstance(outcome[T0], InvalidRecordStateError)
 
 
-async def test_slow_programs_are_not_told_too_late() -> None:
-    """What was finished with is told within a tenth of the lock's time, also between questions."""
+async def test_acknowledgements_of_slow_programs_are_sent_in_time() -> None:
+    """What was finished with is sent within a tenth of the lock's time, also between questions."""
     async with share_brokers() as brokers:
         brokers.lock_timeout_ms = 300
         brokers.logs[0].append(20)
         async with consuming(brokers) as consumer:
             await take(consumer, 3)
             with trio.fail_after(5):
-                while brokers.told() != {0: [ACCEPT], 1: [ACCEPT]}:  # noqa: ASYNC110
+                while brokers.acknowledged() != {0: [ACCEPT], 1: [ACCEPT]}:  # noqa: ASYNC110
                     await trio.sleep(0.01)
 
 
@@ -272,7 +274,7 @@ async def test_the_new_leader_is_asked() -> None:
 
 
 async def test_partitions_of_several_brokers() -> None:
-    """Each has a session of its own, and hears of what it handed out."""
+    """Each has a session of its own, and gets the acknowledgements of what it handed out."""
     async with share_brokers(1, 2, nodes=2) as brokers:
         for log in brokers.logs:
             log.append(3)
@@ -281,7 +283,7 @@ async def test_partitions_of_several_brokers() -> None:
             outcome = await consumer.commit()
             assert outcome and not any(outcome.values())
         for partition in (0, 1):
-            assert brokers.told(partition) == {0: [ACCEPT], 1: [ACCEPT], 2: [ACCEPT]}
+            assert brokers.acknowledged(partition) == {0: [ACCEPT], 1: [ACCEPT], 2: [ACCEPT]}
         assert not brokers.epochs
 
 
@@ -318,7 +320,7 @@ async def test_unreadable_records_are_rejected() -> None:
             with pytest.raises(CorruptRecordError, match="t-0 cannot be read, and are rejected"):
                 await take(consumer, 1)
             assert await take(consumer, 1) == [1]
-        assert brokers.told() == {0: [REJECT], 1: [ACCEPT]}
+        assert brokers.acknowledged() == {0: [REJECT], 1: [ACCEPT]}
 
 
 async def test_membership() -> None:

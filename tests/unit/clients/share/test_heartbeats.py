@@ -1,11 +1,11 @@
-"""What heartbeats of share groups tell."""
+"""What heartbeats of share groups carry."""
 
 from __future__ import annotations
 
 from kraftrio.clients.share.heartbeats import ShareHeartbeatRequests
 
 
-def test_topics_are_told_when_they_are_news() -> None:
+def test_topics_are_sent_when_they_have_changed() -> None:
     heartbeats = ShareHeartbeatRequests("g", "r", frozenset({"b", "a"}))
     first = heartbeats.make("m", 0, None)
     assert (first.group_id, first.member_id, first.member_epoch) == ("g", "m", 0)

@@ -1,4 +1,4 @@
-"""What a share consumer's program has in hand, and what brokers hear of it."""
+"""What a share consumer's program has in hand, and what brokers are sent of it."""
 
 from __future__ import annotations
 

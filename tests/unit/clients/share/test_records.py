@@ -61,11 +61,11 @@ def test_bytes_that_are_no_batches_end_the_answer() -> None:
 
 
 def test_batches_say_what_became_of_all() -> None:
-    """Each record knows where it comes from, and its methods tell the consumer."""
-    told: list[tuple[int, AcknowledgeType]] = []
+    """Each record knows where it comes from, and its methods call the consumer."""
+    acknowledged: list[tuple[int, AcknowledgeType]] = []
 
     def acknowledge(record: ShareRecord, kind: AcknowledgeType) -> None:
-        told.append((record.offset, kind))
+        acknowledged.append((record.offset, kind))
 
     found = read(batch_bytes(7, 3), (7, 9, 2)).found
     batch = ShareBatch(P0, 1, found, 5.0, acknowledge)
@@ -75,10 +75,10 @@ def test_batches_say_what_became_of_all() -> None:
     assert (first.key, first.value, first.timestamp) == (b"k", b"7", 1_000)
     for method in (first.accept, first.release, first.reject, first.renew):
         method()
-    assert told == [(7, kind) for kind in AcknowledgeType]
-    told.clear()
+    assert acknowledged == [(7, kind) for kind in AcknowledgeType]
+    acknowledged.clear()
     batch.acknowledge()
-    assert told == [(offset, AcknowledgeType.ACCEPT) for offset in (7, 8, 9)]
+    assert acknowledged == [(offset, AcknowledgeType.ACCEPT) for offset in (7, 8, 9)]
 
 
 @pytest.mark.parametrize("count", [1, 2])

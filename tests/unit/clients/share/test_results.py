@@ -15,9 +15,9 @@ P0, P1 = TopicIdPartition(b"t" * 16, T0), TopicIdPartition(b"t" * 16, T1)
 
 def test_each_partition_has_its_own_outcome() -> None:
     """Gaps are nobody's concern; an error outlives a success."""
-    told: list[Any] = []
+    reported: list[Any] = []
     results = AcknowledgementResults(lambda error: None)
-    results.callback = lambda *outcome: told.append(outcome)
+    results.callback = lambda *outcome: reported.append(outcome)
     error = InvalidRecordStateError()
     with results.collected() as outcome, results.collected() as other:
         results.answered({P0: {3: 1, 1: 1, 2: GAP}, P1: {0: 1}}, {P1: error})
@@ -25,7 +25,7 @@ def test_each_partition_has_its_own_outcome() -> None:
         results.answered({P0: {9: GAP}}, {})
     results.failed({P0: {7: 1}}, error)
     assert outcome == other == {T0: None, T1: error}
-    assert told == [(T0, [1, 3], None), (T1, [0], error), (T1, [5], None), (T0, [7], error)]
+    assert reported == [(T0, [1, 3], None), (T1, [0], error), (T1, [5], None), (T0, [7], error)]
 
 
 def test_what_a_callback_raises_is_the_programs() -> None:

@@ -47,7 +47,7 @@ def test_acknowledgements_are_named_with_their_partitions() -> None:
     assert alone.partitions[0].acknowledgement_batches[0].first_offset == 4
 
 
-def test_a_session_that_is_lost_begins_anew() -> None:
+def test_a_session_that_is_lost_begins_again() -> None:
     session = ShareSession()
     session.fetch([A0], {})
     session.answered()

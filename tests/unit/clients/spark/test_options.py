@@ -173,7 +173,7 @@ def test_refusals(options: dict[str, str], sentence: str) -> None:
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_streams_do_not_end(name: str) -> None:
-    """A stream refuses to be told where to end."""
+    """A stream refuses an option for its end."""
     with pytest.raises(ConfigError, match=f"{name} is not valid in streaming queries"):
         read_options(NEEDED | {name: "1"}, streaming=True)
 
@@ -196,7 +196,7 @@ def test_kafkas_settings_without_effect_are_taken() -> None:
     assert ours - PRODUCER_NAMES == {"partitioner", "allow.auto.create.topics"}
 
 
-def test_a_broker_that_cannot_be_reached_is_told_soon() -> None:
+def test_a_broker_that_cannot_be_reached_is_reported_soon() -> None:
     """Six seconds here leave Spark some of the ten that a user waits."""
     assert read_options(NEEDED, streaming=False).fetch.config.default_api_timeout_ms == 6000
     patient = NEEDED | {"kafka.default.api.timeout.ms": "90000"}

@@ -79,7 +79,7 @@ def test_limits() -> None:
     assert limit_rows(10, starts, ends, {B0: 20}) == {A0: 9, A1: 101, B0: 21}
     assert limit_rows(10_000, starts, ends, {B0: 20}) == ends
     assert limit_rows(10, ends, ends, {}) == ends
-    assert limit_rows(10, {}, {A0: 8}, {}) == {A0: 8}  # gone meanwhile: told by who plans
+    assert limit_rows(10, {}, {A0: 8}, {}) == {A0: 8}  # gone meanwhile: reported by the planner
 
 
 def test_row_count() -> None:
@@ -114,7 +114,7 @@ def test_loss(
     earliest: dict[TopicPartition, int],
     message: str,
 ) -> None:
-    """What may have been lost is told, whatever becomes of it."""
+    """What may have been lost is reported, whatever becomes of it."""
     lost: list[str] = []
     batch_ranges(starts, ends, earliest, lost.append)
     assert lost == [message]

@@ -143,7 +143,7 @@ def test_a_filter_of_an_unknown_kind_is_refused_alone(changes: dict[str, Any], r
     assert {acl.resource_name for acl in context.image.acls.values()} == {"b"}
 
 
-def test_whoever_leads_next_decides_on_the_same_acls() -> None:
+def test_the_next_leader_decides_on_the_same_acls() -> None:
     """They are in the log, and nowhere else."""
     context = ControllerContext()
     create(context, creation("a"))

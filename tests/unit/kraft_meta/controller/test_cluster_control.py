@@ -151,7 +151,7 @@ def test_after_a_failover_brokers_get_one_session_to_be_heard_of() -> None:
     assert context.image.brokers[1].fenced
 
 
-def test_who_could_not_be_heard_is_not_fenced() -> None:
+def test_brokers_that_could_not_reach_the_controller_are_not_fenced() -> None:
     """A controller that stood still past the ends of sessions takes waiting heartbeats first."""
     context = ControllerContext()
     context.start_brokers(1, 2)
@@ -176,7 +176,7 @@ def test_standing_still_again_and_again_prolongs_a_session_by_another_one_at_mos
 
 
 def test_a_deadline_that_is_late_while_others_are_heard_is_an_end() -> None:
-    """A controller that waits for its disk hears heartbeats all the same."""
+    """A controller that waits for its disk receives heartbeats all the same."""
     context = ControllerContext()
     context.start_brokers(1, 2)
     context.stand_still(SESSION_MS + 3000)
@@ -283,7 +283,7 @@ def test_a_broker_that_was_let_go_does_not_come_back_by_a_late_heartbeat() -> No
 
 
 def test_a_broker_that_leads_nothing_is_let_go_at_once_and_for_good() -> None:
-    """It is told as leaving, not as one that died; a late heartbeat does not bring it back."""
+    """It counts as leaving, not as one that died; a late heartbeat does not bring it back."""
     context = ControllerContext()
     context.start_brokers(1, 2)
     assert context.heartbeat(1, want_shut_down=True).should_shut_down

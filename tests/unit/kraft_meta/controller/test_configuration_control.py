@@ -104,7 +104,7 @@ def test_append_and_subtract_act_on_lists_without_repetitions() -> None:
         assert configs(context) == {key: expected}
 
 
-def test_a_list_does_not_grow_longer_than_a_response_can_tell() -> None:
+def test_a_list_does_not_grow_longer_than_a_response_can_hold() -> None:
     """What is appended counts together with what is there."""
     context = context_with_topic()
     key = "follower.replication.throttled.replicas"

@@ -78,7 +78,7 @@ def codes(response: Any) -> list[ErrorCode]:
 
 
 def test_what_goes_beyond_the_quota_is_done_and_the_next_is_refused() -> None:
-    """Topic by topic; the client is told when the bucket owes nothing any more."""
+    """Topic by topic; the client learns when the bucket owes nothing any more."""
     controller = context()
     response = controller.send(create(("a", 10), ("b", 6), ("c", 1)), sender=ALICE)
     assert codes(response) == [OK, OK, EXCEEDED]
@@ -138,7 +138,7 @@ def test_others_are_not_counted() -> None:
     assert controller.send(ElectLeadersRequest(), sender=ALICE).throttle_time_ms == 0
 
 
-def test_another_limit_holds_at_once_and_a_new_controller_begins_anew() -> None:
+def test_another_limit_holds_at_once_and_a_new_controller_begins_afresh() -> None:
     controller = context()
     controller.send(create(("a", 21)), sender=ALICE)  # owes ten
     alter(controller, 10.0)

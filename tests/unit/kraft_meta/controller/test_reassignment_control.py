@@ -100,7 +100,7 @@ def test_new_replicas_join_before_old_ones_leave() -> None:
 
 
 def test_it_is_finished_when_all_new_replicas_are_in_sync() -> None:
-    """The ISR change that completes it hands over the leadership; the old leader hears of it."""
+    """The ISR change that completes it hands over the leadership; the old leader is notified."""
     context = cluster()
     context.create("t", [1, 2, 3])
     reassign(context, [4, 2, 5])
@@ -166,7 +166,7 @@ def test_a_fenced_broker_may_be_a_target() -> None:
 
 
 def test_a_leaving_leader_that_dies_is_followed_by_another_in_sync() -> None:
-    """A reassignment goes on through elections, and finishes with whoever is left."""
+    """A reassignment goes on through elections, and finishes with the replicas that are left."""
     context = cluster()
     context.create("t", [1, 2])
     reassign(context, [3, 2])

@@ -133,7 +133,7 @@ def test_tokens_whose_time_is_up_are_removed_when_it_is_looked() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_older_versions_do_not_tell_who_asked(version: int) -> None:
+def test_older_versions_do_not_name_the_requester(version: int) -> None:
     response = ask(cluster(), CreateDelegationTokenRequest(max_lifetime_ms=-1), version=version)
     assert (response.principal_name, response.token_requester_principal_name) == ("alice", "")
 

@@ -86,7 +86,7 @@ def test_an_answer_means_that_it_is_durable() -> None:
 
 
 def test_an_answer_comes_after_every_subscriber_took_the_change() -> None:
-    """A client that hears of its topic can write to it: the broker's parts know of it by then."""
+    """A client that sees its topic can write to it: the broker's parts know of it by then."""
 
     async def main() -> None:
         async with Node(new_disk()).running() as node:
@@ -315,7 +315,7 @@ def test_nodes_that_do_not_lead_refuse_requests() -> None:
     virtually(main)
 
 
-def test_a_vote_is_durable_before_it_is_told() -> None:
+def test_a_vote_is_durable_before_it_is_sent() -> None:
     """The answer to another node's request leaves after what it promises is on disk."""
 
     async def main() -> None:
@@ -361,20 +361,20 @@ def test_observers_do_not_sync_what_they_append() -> None:
     virtually(main)
 
 
-def test_leaders_are_told_at_once_and_at_every_change() -> None:
+def test_leaders_are_reported_at_once_and_at_every_change() -> None:
     """Also what is known when the callback comes."""
 
     async def main() -> None:
         node = Node(new_disk(), voters=(1, 2, 3))
-        told: list[tuple[int, int]] = []
-        node.service.on_leader_change(lambda *leader: told.append(leader))
+        reported: list[tuple[int, int]] = []
+        node.service.on_leader_change(lambda *leader: reported.append(leader))
         async with node.running():
             node.service.messages.step(BeginQuorumEpoch(2, 1, 7))
             node.service.messages.step(BeginQuorumEpoch(2, 1, 7))
             node.service.messages.step(BeginQuorumEpoch(3, 1, 8))
             late: list[tuple[int, int]] = []
             node.service.on_leader_change(lambda *leader: late.append(leader))
-        assert told == [(-1, -1), (-1, 0), (2, 7), (3, 8)]
+        assert reported == [(-1, -1), (-1, 0), (2, 7), (3, 8)]
         assert late == [(3, 8)]
 
     virtually(main)

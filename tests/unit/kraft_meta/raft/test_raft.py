@@ -388,7 +388,7 @@ def test_a_leader_that_refuses_connections_is_replaced_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_flapping_link_causes_no_storm(seed: int) -> None:
-    """The leader stays, since another voter hears it; attempts come less and less often."""
+    """The leader stays, since another voter reaches it; attempts come less and less often."""
     cluster = Cluster([1, 2, 3], seed=seed)
     leader = cluster.wait_for_leader()
     cluster.run(1000)
@@ -480,7 +480,7 @@ def test_no_election_is_waited_for_that_cannot_be_won() -> None:
     assert cluster.leader is not None
 
 
-def test_parked_fetches_hear_of_the_end_of_leadership() -> None:
+def test_parked_fetches_are_answered_at_the_end_of_leadership() -> None:
     """They are refused by what the node is now, which names itself no more."""
     cluster = Cluster([1, 2, 3])
     leader = cluster.wait_for_leader()

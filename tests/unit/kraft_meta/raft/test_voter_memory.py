@@ -269,7 +269,7 @@ def test_two_voters_cannot_prove_each_other() -> None:
     assert not memory.is_proven
 
 
-def test_a_voter_ahead_of_the_leader_tells_its_epoch() -> None:
+def test_a_voter_ahead_of_the_leader_answers_with_its_epoch() -> None:
     """It lost its log, but knows that it voted in an epoch that the leader has not heard of."""
     cluster = Cluster([1, 2, 3], seed=2)
     leader = cluster.wait_for_leader()

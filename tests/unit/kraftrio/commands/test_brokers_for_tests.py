@@ -50,7 +50,9 @@ def test_it_ends_with_the_process_that_started_it() -> None:
     ("setting", "said"),
     [("log.segment.bytes=x", "Not a number of type INT"), ("x", "--set 'x': expected NAME=VALUE")],
 )
-def test_what_is_wrong_is_told(setting: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_printed(
+    setting: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["test-broker", "--set", setting]) == 2
     assert said in capfd.readouterr().err
 

@@ -55,7 +55,7 @@ def test_verify_a_damaged_directory(capsys: pytest.CaptureFixture[str], tmp_path
     assert (row["path"], row["offset"], row["position"]) == (str(path), 0, 0)
 
 
-def test_a_broker_that_runs_is_told_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_running_broker_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     shutil.copytree(LOG_DIRS / "plain-1", tmp_path / "plain-1")
     lock = OsFileSystem().lock(str(tmp_path / ".lock"))
     assert "a broker runs on" in printed(capsys, "verify", tmp_path)

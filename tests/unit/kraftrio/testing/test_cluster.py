@@ -70,7 +70,7 @@ def test_from_an_asyncio_program(kafka_broker: KafkaBroker) -> None:
 
 
 async def test_waiting_from_trio_and_plain_code(kafka_broker: KafkaBroker) -> None:
-    """Both say what was seen; who forgets to wait is told."""
+    """Both say what was seen; forgetting to wait is a warning."""
     kafka_broker.produce("orders", "one", "two")
     async with Consumer(
         kafka_broker.bootstrap_servers, group_id="billing", auto_offset_reset="earliest"

@@ -116,7 +116,7 @@ def test_a_seed_is_one_history() -> None:
     assert stories[0] == stories[1] != stories[2]
 
 
-async def test_what_was_seen_is_told(kafka_world: KafkaWorld) -> None:
+async def test_what_was_seen_last_is_in_the_error(kafka_world: KafkaWorld) -> None:
     await kafka_world.produce("orders", "one")
     with pytest.raises(WaitTimedOut, match="2 s: group billing is stable with 1 members;"):
         await kafka_world.group("billing").stable(members=1, timeout_s=2)
@@ -134,7 +134,7 @@ async def test_what_was_seen_is_told(kafka_world: KafkaWorld) -> None:
     assert events == ["last events:", *kafka_world.story().splitlines()[-8:]]
 
 
-async def test_an_open_transaction_is_told(kafka_world: KafkaWorld) -> None:
+async def test_an_open_transaction_is_reported(kafka_world: KafkaWorld) -> None:
     async with Producer(kafka_world.bootstrap_servers, transactional_id="t") as producer:
         async with producer.transaction():
             await (await producer.send("orders", b"one"))
@@ -144,7 +144,7 @@ async def test_an_open_transaction_is_told(kafka_world: KafkaWorld) -> None:
 
 
 def test_a_failure_while_a_node_stands_still() -> None:
-    """It is told as it is: the world ends although that node cannot."""
+    """It is reported as it is: the world ends although that node cannot."""
     world = KafkaWorld()
 
     async def fail() -> None:
@@ -217,7 +217,7 @@ async def test_values_that_make_no_sense(kafka_world: KafkaWorld) -> None:
     assert " fault " not in world.story()
 
 
-async def test_a_cluster_without_nodes_is_told(kafka_world: KafkaWorld) -> None:
+async def test_a_cluster_without_nodes_is_reported(kafka_world: KafkaWorld) -> None:
     for number in (1, 2, 3):
         kafka_world.node(number).kill()
     with pytest.raises(WaitTimedOut, match="seen last: node 1 does not run; node 2 does not run;"):

@@ -60,7 +60,7 @@ def test_tasks_are_named() -> None:
         assert name in said
 
 
-def test_what_fails_by_itself_is_told_first() -> None:
+def test_the_program_s_own_failure_comes_first() -> None:
     world = KafkaWorld(brokers=1)
 
     async def main() -> None:

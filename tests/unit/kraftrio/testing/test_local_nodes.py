@@ -1,4 +1,4 @@
-"""Nodes in this process: they keep ports and disks over a kill, and a failure of one is told."""
+"""Nodes in this process: they keep ports and disks over a kill, and failures are reported."""
 
 from __future__ import annotations
 

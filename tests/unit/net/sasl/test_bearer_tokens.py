@@ -136,7 +136,7 @@ async def test_a_provider_is_asked_when_most_of_a_token_s_life_is_over() -> None
     [(500, b""), (200, b"{}"), (200, b"["), (200, b'{"access_token": "odd"}'), (302, b"")],
 )
 async def test_a_provider_that_gives_no_token(status: int, answer: bytes) -> None:
-    """A redirection is not followed: it would be told the secret."""
+    """A redirection is not followed: it would be sent the secret."""
     with provider(status, answer) as (url, handler):
         with pytest.raises(LoginRefused) as refused:
             await token_of(CLIENT, {URL: url})

@@ -205,7 +205,7 @@ async def test_certificates_of_clients(wanted: str, version: str) -> None:
     assert "peer did not return a certificate" in str(refused)
     if version == "TLSv1.2":
         assert isinstance(client, TlsHandshakeFailed)
-    else:  # it hears of it with the first bytes that it wants to read
+    else:  # it learns of it with the first bytes that it wants to read
         with pytest.raises(TlsHandshakeFailed, match=r"the peer refused: certificate required"):
             without.client.recv_into(bytearray(10))
 

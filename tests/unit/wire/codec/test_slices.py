@@ -169,7 +169,7 @@ def test_a_value_that_does_not_fit_is_a_local_error() -> None:
         finish(encode_slices(MetadataRequest(topics=5), 9))  # type: ignore[arg-type]
 
 
-def test_what_is_little_is_told_by_its_arrays() -> None:
+def test_a_small_message_is_recognized_by_its_arrays() -> None:
     """Those within entries count, too, and an array that is not made yet is not little."""
 
     def topic(partitions: int) -> MetadataResponseTopic:

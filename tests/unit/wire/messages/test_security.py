@@ -24,7 +24,7 @@ def test_session_lifetime_is_left_out_for_old_clients() -> None:
     assert decode(SaslAuthenticateResponse, 2, encode(response, 2))[0] == response
 
 
-def test_acl_patterns_are_literal_unless_told() -> None:
+def test_acl_patterns_are_literal_by_default() -> None:
     """The default of a filter is the literal pattern type, and null matches any name."""
     request = DescribeAclsRequest(resource_name_filter=None)
     decoded, _ = decode(DescribeAclsRequest, 3, encode(request, 3))

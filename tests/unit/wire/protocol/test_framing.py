@@ -59,7 +59,7 @@ def test_large_frame_gets_memory_only_as_it_arrives() -> None:
     assert sum(len(buffer) for buffer in connection.receive_buffers()) <= (1 << 20) + 1024
 
 
-def test_a_peer_that_speaks_tls_is_told_apart() -> None:
+def test_a_peer_that_speaks_tls_is_recognized() -> None:
     """Its first bytes would be the length of a frame beyond all bounds."""
     for head in ("16030100f5010000", "1503030002020a00"):
         connection = ServerConnection(100 << 20, bytearray(1024))
@@ -290,7 +290,7 @@ def test_a_large_frame_asks_before_it_grows() -> None:
     assert len(steps) < 15
 
 
-def test_frames_before_a_bad_length_are_told_first() -> None:
+def test_frames_before_a_bad_length_come_first() -> None:
     connection = ServerConnection(100, bytearray(1 << 16))
     assert receive(connection, framed(b"good") + struct.pack(">i", 101)) == [b"good"]
     with pytest.raises(RemoteProtocolError):

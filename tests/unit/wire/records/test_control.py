@@ -18,7 +18,7 @@ from tests.unit.wire.batches import LOG_DIRS, batch_bytes, log_bytes
 
 
 def test_recorded_transaction_markers() -> None:
-    """Control batches tell commit from abort and are written to the byte."""
+    """Control batches distinguish commit from abort and are written to the byte."""
     buf = log_bytes("txn-0")
     markers = {}
     for header in iter_headers(buf):

@@ -118,7 +118,7 @@ async def test_parked_followers_do_not_wake_by_commits(autojump_clock: object) -
         assert part(first).high_watermark == 1
 
 
-async def test_failed_fetches_tell_no_progress() -> None:
+async def test_failed_fetches_are_no_progress() -> None:
     broker = Broker()
     async with broker.running():
         partition = broker.lead()
@@ -216,7 +216,7 @@ async def test_a_quiet_partition_wakes_a_follower_at_once(autojump_clock: object
 
 
 async def test_a_follower_that_asks_again_is_answered_first(autojump_clock: object) -> None:
-    """It has news to tell, and its connection is served in order."""
+    """It has news to return, and its connection is served in order."""
     broker = Broker()
     async with broker.running():
         broker.lead()
@@ -358,8 +358,8 @@ async def test_a_quiet_follower_hears_of_commits_and_of_other_leaders(
         quiet = follower.fetch(named=False, max_wait_ms=0)
         assert isinstance(quiet, FetchResponse) and not quiet.responses
         handlers.fetch(1, 3)
-        told = follower.fetch(named=False, max_wait_ms=0)
-        assert part(told).high_watermark == 1
+        updated = follower.fetch(named=False, max_wait_ms=0)
+        assert part(updated).high_watermark == 1
         quiet = follower.fetch(named=False, max_wait_ms=0)
         assert isinstance(quiet, FetchResponse) and not quiet.responses
         parked = follower.fetch(named=False)
@@ -475,7 +475,7 @@ async def test_followers_have_no_quota() -> None:
 
 
 async def test_aborted_transactions_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with the records themselves: an error of the partition, and nothing half told."""
+    """As with the records themselves: an error of the partition, and no partial answer."""
     broker = Broker()
     broker.publish(*topic(1))
     handlers = Handlers(broker)

@@ -151,7 +151,7 @@ def request(
     )
 
 
-def told(response: FetchResponse) -> dict[tuple[bytes, int], int]:
+def record_bytes(response: FetchResponse) -> dict[tuple[bytes, int], int]:
     """How many bytes of records an answer has of each of its partitions."""
     return {
         (topic.topic_id, part.partition_index): len(part.records or b"")
@@ -226,7 +226,7 @@ def everything(**how: Any) -> FetchRequest:
 async def test_what_comes_between_the_parts_of_a_look_is_not_missed(
     limit: Limit, replica_id: int, autojump_clock: object
 ) -> None:
-    """Whenever it comes, it is told, though its partition may have been looked at before."""
+    """Whenever it comes, it is returned, though its partition may have been looked at before."""
     for steps in range(100):
         side = Side(limit, 0)
         async with side.broker.running():
@@ -234,14 +234,14 @@ async def test_what_comes_between_the_parts_of_a_look_is_not_missed(
             work = side.begin(everything(session=(0, 0), replica_id=replica_id, max_wait_ms=500))
             answer = side.end(work, steps)
             side.append(0)
-            assert told(side.awaited(side.end(answer)))[TOPIC_ID, 0] > 0
+            assert record_bytes(side.awaited(side.end(answer)))[TOPIC_ID, 0] > 0
             if isinstance(answer, Deferred):
                 break
     assert steps > 2 * COUNT
 
 
 @pytest.mark.parametrize("replica_id", [-1, 2])
-async def test_news_that_come_between_the_parts_of_an_answer_are_told_next(
+async def test_news_between_the_parts_of_an_answer_comes_with_the_next_one(
     limit: Limit, replica_id: int, autojump_clock: object
 ) -> None:
     """A follower's session has a partition at its end read no more until there is news of it."""
@@ -253,7 +253,7 @@ async def test_news_that_come_between_the_parts_of_an_answer_are_told_next(
             side.append(0)
             first = side.awaited(side.end(answer))
             second = side.fetch(request(session=(first.session_id, 1), replica_id=replica_id))
-            assert (told(first) | told(second))[TOPIC_ID, 0] > 0
+            assert (record_bytes(first) | record_bytes(second))[TOPIC_ID, 0] > 0
             if isinstance(answer, FetchResponse):
                 break
     assert steps > 2 * COUNT
@@ -262,7 +262,7 @@ async def test_news_that_come_between_the_parts_of_an_answer_are_told_next(
 async def test_a_later_fetch_of_the_session_ends_an_earlier_one(
     limit: Limit, autojump_clock: object
 ) -> None:
-    """What the earlier one has not told yet, the later one tells."""
+    """What the earlier one has not returned yet, the later one returns."""
     side = Side(limit, 0)
     async with side.broker.running():
         side.lead(-1)
@@ -273,8 +273,8 @@ async def test_a_later_fetch_of_the_session_ends_an_earlier_one(
         for _ in range(4):
             next(earlier)
         later = side.fetch(request(session=(first.session_id, 2)))
-        assert len(told(later)) == COUNT
-        assert 0 < len(told(side.awaited(side.end(earlier)))) < COUNT
+        assert len(record_bytes(later)) == COUNT
+        assert 0 < len(record_bytes(side.awaited(side.end(earlier)))) < COUNT
 
 
 async def test_a_parked_follower_that_asks_again_is_answered(
@@ -289,9 +289,9 @@ async def test_a_parked_follower_that_asks_again_is_answered(
         parked = side.start(request(*named, session=(first.session_id, 1), **asks))
         assert isinstance(parked, Deferred) and not parked.done
         again = side.start(request(*named, session=(first.session_id, 2), **asks))
-        assert not told(side.awaited(parked))
+        assert not record_bytes(side.awaited(parked))
         side.append(1)
-        assert told(side.awaited(again)) == {(TOPIC_ID, 1): len(batch(b"x"))}
+        assert record_bytes(side.awaited(again)) == {(TOPIC_ID, 1): len(batch(b"x"))}
 
 
 @pytest.mark.parametrize("parks", [False, True])

@@ -108,8 +108,8 @@ def test_an_incremental_fetch_that_changes_only_the_leader_epoch_is_remembered()
     assert [part.current_leader_epoch for _, part in plan.partitions()] == [7]
 
 
-def test_a_follower_in_a_new_epoch_is_told_again() -> None:
-    """It dropped what it was told in the epoch before: the high watermark would stay unknown."""
+def test_a_follower_in_a_new_epoch_gets_the_high_watermark_again() -> None:
+    """It dropped what it was sent in the epoch before: the high watermark would stay unknown."""
     sessions = Sessions()
     session_id = sessions.open(0)
     plan = sessions.fetch(session_id, 1)
@@ -203,7 +203,7 @@ def open_as_follower(sessions: Sessions, *indexes: int) -> int:
 
 
 def test_a_follower_reads_what_is_due() -> None:
-    """Named, or told to have news; and never what it no longer follows."""
+    """Named, or marked as having news; and never what it no longer follows."""
     sessions = Sessions()
     session_id = open_as_follower(sessions, 0, 1, 2)
     first = sessions.fetch(session_id, 1)
@@ -222,7 +222,7 @@ def test_a_follower_reads_what_is_due() -> None:
 
 
 def test_a_follower_reads_the_rest_from_time_to_time() -> None:
-    """Whatever nobody told of is found some seconds later."""
+    """What was not notified is found some seconds later."""
     sessions = Sessions()
     session_id = open_as_follower(sessions, *range(50))
     seen: list[int] = []
@@ -235,7 +235,7 @@ def test_a_follower_reads_the_rest_from_time_to_time() -> None:
     assert set(seen) == set(range(50)) and len(seen) == 60
 
 
-def test_everything_is_due_to_a_follower_that_was_registered_anew() -> None:
+def test_everything_is_due_to_a_follower_that_registered_again() -> None:
     sessions = Sessions()
     session_id = open_as_follower(sessions, 0, 1)
     plan = sessions.fetch(session_id, 1)

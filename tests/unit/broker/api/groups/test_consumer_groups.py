@@ -67,7 +67,7 @@ def test_a_member_joins_and_stays(broker: BrokerStandIn, version: int) -> None:
 
 
 def test_refusals_have_kafkas_message(broker: BrokerStandIn) -> None:
-    """Of the request, of its epoch, and of whoever is not the coordinator."""
+    """Of the request, of its epoch, and of a broker that is not the coordinator."""
     invalid = ask(broker, heartbeat(rebalance_timeout_ms=-1), 1)
     assert (invalid.error_code, invalid.error_message) == (
         ErrorCode.INVALID_REQUEST,
@@ -271,7 +271,7 @@ def test_commits_within_transactions_by_member_epoch(
     assert [one.error_code for one in topic.partitions] == [error]
 
 
-def test_an_answer_waits_for_the_records_that_it_tells_of(broker: BrokerStandIn) -> None:
+def test_an_answer_waits_for_the_records_behind_it(broker: BrokerStandIn) -> None:
     """Also of requests before: what is not committed may belong to another member after all."""
     broker.replicas.auto_commit = False
     joined = broker.call(heartbeat(), 1)

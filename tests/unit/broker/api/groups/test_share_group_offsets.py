@@ -149,7 +149,7 @@ def test_leaders_that_do_not_say_how_far_they_are() -> None:
 
 
 def test_states_that_cannot_be_changed() -> None:
-    """What fails is told of its partition, or topic; a deletion is finished by the next one."""
+    """What fails is an error of its partition, or topic; a deletion is finished by the next one."""
     broker = ShareGroupsStandIn()
     broker.log_end_offsets = {0: 5}
     broker.share_error = ErrorCode.UNKNOWN_SERVER_ERROR

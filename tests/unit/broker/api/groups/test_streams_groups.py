@@ -87,7 +87,7 @@ def test_a_member_joins_and_is_described(broker: BrokerStandIn) -> None:
 
 
 def test_refusals(broker: BrokerStandIn) -> None:
-    """With Kafka's messages; whoever is not the coordinator refuses all."""
+    """With Kafka's messages; a broker that is not the coordinator refuses all."""
     refused = ask(broker, join(instance_id="i"), 0)
     assert (refused.error_code, refused.error_message) == (
         ErrorCode.INVALID_REQUEST,
@@ -125,7 +125,7 @@ def test_the_protocol_may_be_off(broker: BrokerStandIn, is_off: str) -> None:
 
 
 def test_missing_topics_are_made(broker: BrokerStandIn) -> None:
-    """And asked for again with each heartbeat, until they are there; failures are told."""
+    """And asked for again with each heartbeat, until they are there; failures are reported."""
     joined = ask(broker, join(subtopology(stores=5)), 0)
     (status,) = joined.status
     assert status.status_code == MISSING

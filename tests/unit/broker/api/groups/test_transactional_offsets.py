@@ -206,7 +206,7 @@ def test_what_is_not_verified_is_refused(
 def test_what_nobody_has_to_be_asked_about(
     broker: BrokerStandIn, version: int, kwargs: dict[str, Any], code: ErrorCode
 ) -> None:
-    """The transaction's coordinator hears nothing of it."""
+    """The transaction's coordinator is not asked."""
     assert codes(ask(broker, request(0, 1, **kwargs), version)) == [code, code]
     assert ask(broker, request(0, **{**kwargs, "topic": "ghost"}), version).topics[0].name
     assert not broker.verifier.asked

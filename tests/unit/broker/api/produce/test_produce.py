@@ -137,7 +137,7 @@ async def test_sequences_are_not_judged_by_fetches_in_another_leader_epoch(
 
 
 async def test_sequences_are_judged_by_the_last_in_the_isr(autojump_clock: object) -> None:
-    """No other can lead, and whoever is put out of the ISR is waited for no more."""
+    """No other can lead, and a follower that is put out of the ISR is waited for no more."""
     broker = Broker()
     async with broker.running():
         broker.lead(isr=(1, 2))

@@ -1,4 +1,4 @@
-"""No batch of an idempotent producer overtakes one that it was told to send again."""
+"""No batch of an idempotent producer overtakes one that it has to send again."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_a_producer_that_is_not_known_begins_with_its_first_batch(
     assert producer.send(3) == (OUT_OF_ORDER, -1)
 
 
-async def test_a_known_producer_is_not_told_of_a_sequence_that_a_refusal_broke() -> None:
+async def test_a_known_producer_gets_no_sequence_error_that_a_refusal_caused() -> None:
     """The batch behind a refused one is refused alike: to librdkafka the sequence is an end."""
     broker = Broker()
     producer = Producer(broker)

@@ -232,7 +232,7 @@ def batches_of(
 
 
 def parts(response: ShareFetchResponse) -> list[SharePartitionData]:
-    """What is told of partitions of one topic."""
+    """What is answered for partitions of one topic."""
     assert response.error_code is ErrorCode.NONE, response
     return [part for topic in response.responses for part in topic.partitions]
 

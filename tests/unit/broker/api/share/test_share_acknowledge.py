@@ -1,4 +1,4 @@
-"""ShareAcknowledge: what it may say, and what is told when it fails."""
+"""ShareAcknowledge: what it may say, and what is answered when it fails."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def test_its_time_is_up_when_the_timer_says_so(
         monkeypatch.setattr(Clock, "monotonic_ms", lambda self: now_ms)
         with trio.fail_after(10):
             await member.fetch(max_wait_ms=500)
-        assert parts(await member.fetch(max_wait_ms=500)) == []  # nothing new to tell
+        assert parts(await member.fetch(max_wait_ms=500)) == []  # no news
         assert parts(await member.fetch(max_wait_ms=0)) == []
 
 
@@ -397,7 +397,7 @@ async def test_the_answer_waits_until_they_are_kept() -> None:
         assert acquired(await response.wait()) == [(4, 5, 1)]
 
 
-async def test_what_is_wrong_with_them_is_told_beside_the_records() -> None:
+async def test_errors_of_acknowledgements_are_returned_beside_the_records() -> None:
     broker = ShareBroker()
     async with broker.running():
         broker.append(4)
@@ -445,7 +445,7 @@ async def test_topics_and_partitions_that_are_unknown() -> None:
 
 
 async def test_a_leader_elsewhere_is_named(autojump_clock: trio.testing.MockClock) -> None:
-    """Who waits hears of it at once."""
+    """Waiting members are answered at once."""
     broker = ShareBroker()
     async with broker.running():
         member = Member(broker)
@@ -461,7 +461,7 @@ async def test_a_leader_elsewhere_is_named(autojump_clock: trio.testing.MockCloc
 
 
 async def test_a_topic_is_deleted(autojump_clock: trio.testing.MockClock) -> None:
-    """Who waits hears of it, and nothing is left of what its groups were given."""
+    """Waiting members are answered, and nothing is left of what its groups were given."""
     broker = ShareBroker()
     async with broker.running():
         broker.append(2)
@@ -510,7 +510,7 @@ async def test_a_new_leader_epoch_loads_what_was_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "told"),
+    ("kept", "answered"),
     [
         (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -518,14 +518,14 @@ async def test_a_new_leader_epoch_loads_what_was_kept() -> None:
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_a_state_that_cannot_be_read(kept: ErrorCode, told: ErrorCode) -> None:
+async def test_a_state_that_cannot_be_read(kept: ErrorCode, answered: ErrorCode) -> None:
     broker = ShareBroker()
     async with broker.running():
         broker.append(1)
         broker.kept.error = kept
         member = Member(broker)
         (part,) = parts(await member.fetch())
-        assert part.error_code is told
+        assert part.error_code is answered
         broker.kept.error = ErrorCode.NONE
         assert await member.acquire() == [(0, 0, 1)]
 

@@ -120,16 +120,16 @@ def codes(response: Any) -> list[tuple[int, ErrorCode]]:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_state_from_its_beginning_to_its_end(version: int) -> None:
-    """Version 0 knows no delivery complete count: it is not stored, or not told."""
+    """Version 0 knows no delivery complete count: it is not stored, or not returned."""
     share = ShareStandIn()
     assert codes(share.request(initialize(0))) == [(0, NONE)]
     found = only(share.request(read(0)))
     assert (found.state_epoch, found.start_offset, list(found.state_batches)) == (4, 3, [])
     assert codes(share.request(write(), version)) == [(0, NONE)]
     assert list(only(share.request(read(0))).state_batches) == [BATCH]
-    told = only(share.request(summary()))
-    assert (told.state_epoch, told.leader_epoch, told.start_offset) == (4, 1, 3)
-    assert told.delivery_complete_count == (3 if version else -1)
+    answered = only(share.request(summary()))
+    assert (answered.state_epoch, answered.leader_epoch, answered.start_offset) == (4, 1, 3)
+    assert answered.delivery_complete_count == (3 if version else -1)
     assert only(share.request(summary(), 0)).delivery_complete_count == -1
     assert codes(share.request(delete(0, 1))) == [(0, NONE), (1, NONE)]
     assert only(share.request(summary())).start_offset == -1

@@ -104,8 +104,8 @@ def test_nobody_is_asked_where_nothing_is_permitted() -> None:
     assert handler.asked == []
 
 
-def test_settings_of_new_topics_are_told_to_who_may_describe_them() -> None:
-    """The others hear that they may not, beside the topic that was made."""
+def test_settings_of_new_topics_are_returned_to_who_may_describe_them() -> None:
+    """The others get an authorization error, beside the topic that was made."""
     describe = named("a", AclOperation.DESCRIBE_CONFIGS)
     request = CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in "ab"])
     topics = serve(ApiKey.CREATE_TOPICS, request, Served(), {(CREATE, CLUSTER), describe}).topics

@@ -21,7 +21,7 @@ def context(authorizer: Authorizer) -> RequestContext:
 
 
 def test_each_topic_is_asked_about_once() -> None:
-    """What was done by the first answer is told by it, whatever changes meanwhile."""
+    """What was done by the first answer is in it, whatever changes meanwhile."""
     authorizer = Allow({(AclOperation.READ, Resource(ResourceType.TOPIC, "a"))})
     readable = PermittedTopics(context(authorizer), AclOperation.READ)
     assert "a" in readable

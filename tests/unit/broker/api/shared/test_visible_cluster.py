@@ -22,5 +22,5 @@ def test_the_controller_of_clients_is_a_live_broker(live: list[int], shown: int)
         ("..", ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_an_illegal_name_is_told_from_a_missing_topic(name: str, code: ErrorCode) -> None:
+def test_an_illegal_name_is_distinguished_from_a_missing_topic(name: str, code: ErrorCode) -> None:
     assert missing_topic_code(name) is code

@@ -91,7 +91,7 @@ def test_a_transactional_id_keeps_its_producer_id_and_raises_the_epoch(
         ({"transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_what_is_wrong_with_a_request_is_told_wherever_the_coordinator_is(
+def test_invalid_requests_are_refused_wherever_the_coordinator_is(
     fields: dict[str, Any], code: ErrorCode
 ) -> None:
     elsewhere = TransactionStandIn(lead=False)
@@ -208,7 +208,7 @@ def test_the_next_transaction_of_a_client_waits_a_little_for_the_end_of_the_last
 def test_an_id_whose_transaction_is_ending_holds_up_no_other_of_a_batch(
     broker: TransactionStandIn,
 ) -> None:
-    """The broker that asks for its clients hears of it at once, and asks again."""
+    """The broker that asks for its clients gets the error at once, and asks again."""
     ending, other = broker.init(), broker.init("other")
     broker.add(ending, ("t", [0]))
     broker.links.holds = True
@@ -279,7 +279,7 @@ def test_clients_add_no_partition_of_an_internal_topic_but_brokers_do(
         (3, ErrorCode.PRODUCER_FENCED),
     ],
 )
-def test_a_fenced_producer_is_told_in_its_versions_words(
+def test_a_fenced_producer_gets_the_error_code_of_its_version(
     broker: TransactionStandIn, version: int, code: ErrorCode
 ) -> None:
     former = broker.init()

@@ -142,7 +142,7 @@ async def test_a_marker_ends_the_transaction_where_it_was_open() -> None:
 
 
 async def test_a_repeated_marker_changes_nothing() -> None:
-    """Its answer may have been lost: the coordinator must be told that all is well."""
+    """Its answer may have been lost: the coordinator must get a success."""
     for version in (0, 2):
         one = side()
         one.send()

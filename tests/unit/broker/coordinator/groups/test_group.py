@@ -13,7 +13,7 @@ class OtherGroup(ClassicGroup):
 
 
 def test_groups_are_found_by_id_and_kind() -> None:
-    """An id has one group; whoever asks for another kind finds none."""
+    """An id has one group; a request for another kind finds none."""
     registry = GroupRegistry()
     classic, other = ClassicGroup("a", 0), OtherGroup("b", 0)
     for group in (classic, other):

@@ -147,7 +147,7 @@ def test_reading_again_writes_nothing() -> None:
     assert len(share.records()) == count
 
 
-def test_a_state_that_is_initialized_anew_fences_the_old_state_epoch() -> None:
+def test_a_state_that_is_initialized_again_fences_the_old_state_epoch() -> None:
     """And starts over, but for the leader epoch that older leaders are fenced by."""
     share = ShareStandIn()
     share.initialize(state_epoch=1)
@@ -200,7 +200,7 @@ def test_batches_below_the_start_offset_go() -> None:
     assert share.summary().start_offset == 11
 
 
-def test_states_that_are_left_alone_are_written_anew() -> None:
+def test_idle_states_are_written_again() -> None:
     """Unless none has changed since that was done; the time of creation stays."""
     share = ShareStandIn()
     share.initialize()

@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions: what is told of which transactional ids."""
+"""DescribeTransactions and ListTransactions: what is returned for which transactional ids."""
 
 from __future__ import annotations
 

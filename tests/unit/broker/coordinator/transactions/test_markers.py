@@ -1,4 +1,4 @@
-"""Markers find their leaders, through every change of them, and none is lost or told twice."""
+"""Markers find their leaders, through every change of them, and none is lost or reported twice."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def test_markers_go_to_the_leaders_and_the_end_is_told_when_all_are_written(
+def test_markers_go_to_the_leaders_and_the_end_is_reported_when_all_are_written(
     cluster: Cluster,
 ) -> None:
     cluster.add(an_end(A0, A1, B0))
@@ -318,7 +318,7 @@ def test_a_fenced_transaction_is_left_to_the_later_coordinator(
     assert cluster.core.next_retry_ms() is None
 
 
-def test_what_a_resigned_coordinator_had_decided_is_never_told(cluster: Cluster) -> None:
+def test_what_a_resigned_coordinator_had_decided_is_never_reported(cluster: Cluster) -> None:
     cluster.add(an_end(A0, name="mine", producer_id=1))
     cluster.add(an_end(A0, name="other", producer_id=2, shard=1))
     sent = cluster.take(1)
@@ -372,7 +372,7 @@ def test_every_transaction_ends_once_in_any_history(seed: int) -> None:
     cluster = Cluster()
     names = [f"t{index}" for index in range(8)]
     in_flight: list[SentMarkers] = []
-    told: list[str] = []
+    finished: list[str] = []
     for step in range(400):
         kind = rng.choice(["lead", "take", "respond", "fail", "metadata", "time"])
         if step % 50 == 0:
@@ -394,7 +394,7 @@ def test_every_transaction_ends_once_in_any_history(seed: int) -> None:
         else:
             cluster.now_ms += rng.choice([1, 50, 2000])
         cluster.core.assign(cluster.now_ms)
-        told += cluster.finished()
+        finished += cluster.finished()
     for one in (A0, A1, B0):
         cluster.lead(one, 1)
     cluster.core.on_metadata(cluster.now_ms)
@@ -404,6 +404,6 @@ def test_every_transaction_ends_once_in_any_history(seed: int) -> None:
         for sent in in_flight + cluster.take_all():
             cluster.respond(sent)
         in_flight = []
-        told += cluster.finished()
-    assert sorted(told) == names
+        finished += cluster.finished()
+    assert sorted(finished) == names
     assert cluster.core.pending_count == 0

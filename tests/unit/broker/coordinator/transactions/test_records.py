@@ -61,7 +61,7 @@ def test_records_of_apache_kafka_are_written_again_to_the_byte(partition: int) -
 
 
 def test_recorded_ids_are_read_as_the_dump_shows_them() -> None:
-    """A producer that was fenced with an open transaction, as `kafka-dump-log` tells it."""
+    """A producer that was fenced with an open transaction, as `kafka-dump-log` prints it."""
     transactions = [
         read_transaction(read_transaction_key(record.key or b""), record.value or b"")
         for record in recorded(0)

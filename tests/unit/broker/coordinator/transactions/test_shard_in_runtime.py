@@ -155,7 +155,7 @@ def coordinator() -> Coordinator:
 
 
 def test_on_one_node_a_commit_is_complete_in_the_same_turn(coordinator: Coordinator) -> None:
-    """The sink is asked, and answers, while the shard is told of its own commit."""
+    """The sink is asked, and answers, while the shard is notified of its own commit."""
     producer_id = coordinator.init().value.producer_id
     assert coordinator.add(producer_id).value is ErrorCode.NONE
     ended = coordinator.commit(producer_id).value
@@ -192,7 +192,7 @@ def test_partition_that_is_being_added_is_confirmed_once_it_is_there(
 
 
 def test_decision_that_is_committed_late_is_carried_out(coordinator: Coordinator) -> None:
-    """Its client has been told to come again; the log has the decision, so it stands."""
+    """Its client has been answered to retry; the log has the decision, so it stands."""
     producer_id = coordinator.init().value.producer_id
     coordinator.add(producer_id)
     coordinator.replicas.auto_commit = False
@@ -236,7 +236,7 @@ def test_completion_that_cannot_be_appended_is_tried_again(coordinator: Coordina
 def test_a_decision_that_is_in_the_log_unflushed_is_not_made_again(
     coordinator: Coordinator,
 ) -> None:
-    """A second PrepareCommit would be one too many; the client asks again, and is told."""
+    """A second PrepareCommit would be one too many; the client asks again, and is answered."""
     producer_id = coordinator.init().value.producer_id
     coordinator.add(producer_id)
     coordinator.replicas.flush_fails = True
@@ -251,7 +251,7 @@ def test_a_decision_that_is_in_the_log_unflushed_is_not_made_again(
 
 
 @pytest.mark.parametrize("ask", [Coordinator.add, Coordinator.commit, Coordinator.verify])
-def test_what_would_end_a_producer_is_told_by_a_coordinator_that_was_not_replaced(
+def test_fatal_errors_come_only_from_a_coordinator_that_was_not_replaced(
     coordinator: Coordinator, ask: Callable[[Coordinator, int, int], Deferred[Any]]
 ) -> None:
     """The next one may have given out an epoch, or another id, that this one does not know."""

@@ -7,8 +7,8 @@ nothing of the shard's rules for requests:
 2. What administrators see is what the newest committed record of the id says.
 3. A producer that starts afresh gets an epoch that nobody had, and from then on nothing that
    earlier ones ask for succeeds.
-4. A transaction is decided once, as its producer was told. It holds every partition whose addition
-   succeeded, and gets its markers once from each leader that finds it decided.
+4. A transaction is decided once, as its producer was answered. It holds every partition whose
+   addition succeeded, and gets its markers once from each leader that finds it decided.
 5. States follow each other in the log as Kafka's documentation of the states has it.
 6. Once failures stop, every transaction ends within its time-out.
 """
@@ -66,7 +66,7 @@ class Client:
     transactional_id: str
     producer: ProducerIdAndEpoch | None = None
     added: set[TopicPartition] = field(default_factory=set)  # since its last end
-    ending: bool | None = None  # how it ends its transaction, until it is told that this is done
+    ending: bool | None = None  # how it ends its transaction, until that was answered
 
 
 @dataclass
@@ -283,7 +283,7 @@ class Harness:
             name = client.transactional_id
             ended = COMMITTED if commit else ABORTED
             decided = PREPARE_COMMIT if commit else PREPARE_ABORT
-            assert self.states[name] in (ended, decided), "it was told otherwise"
+            assert self.states[name] in (ended, decided), "it was answered otherwise"
             value = self.values[name]
             if commit and self.states[name] == decided:
                 assert value is not None

@@ -247,7 +247,7 @@ class TransactionContext:
     # --- what came of it ---
 
     def state(self, transactional_id: str = ID) -> str:
-        """The name of the state that DescribeTransactions tells; "absent" for unknown ids."""
+        """The name of the state that DescribeTransactions returns; "absent" for unknown ids."""
         described = self.shard.describe(transactional_id)
         if described.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return "absent"

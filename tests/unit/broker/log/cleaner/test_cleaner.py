@@ -315,7 +315,7 @@ def test_marker_stays_until_its_transaction_is_gone() -> None:
     assert [h.base_offset for h in headers(context)] == [2, 3, 4, 5, 6]
 
 
-def test_markers_are_told_by_producer_not_by_key_bytes() -> None:
+def test_markers_are_matched_by_producer_not_by_key_bytes() -> None:
     """A record whose key has the bytes of a marker's key does not remove the marker."""
     context = compacted()
     for key in (b"\0\0\0\0", b"\0\0\0\1"):

@@ -203,7 +203,7 @@ def test_pace_keeps_to_the_rate() -> None:
 
 
 def test_long_rest_ends_when_the_run_does() -> None:
-    """At a low rate the rests are long; whoever ends the run need not wait for them."""
+    """At a low rate the rests are long; ending the run need not wait for them."""
 
     class Ended(Exception):
         pass

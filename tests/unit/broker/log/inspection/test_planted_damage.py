@@ -107,13 +107,13 @@ def remove(data: bytearray) -> None:
 
 
 class Damage(NamedTuple):
-    """One kind of damage, and what has to be told."""
+    """One kind of damage, and what has to be reported."""
 
     file: str
     change: Change
     word: str
     offset: int | None = None
-    told_of: str = ""  # another file
+    reported_file: str = ""  # another file
 
 
 DAMAGE = {
@@ -248,12 +248,14 @@ def test_planted_damage_is_found(directory: Path, kind: str) -> None:
     damage = DAMAGE[kind]
     plant(directory, damage)
     found = verify(directory)
-    path = str(directory / (damage.told_of or damage.file))
-    told = [finding for finding in found if finding.path == path and damage.word in finding.fault]
-    assert told, found
+    path = str(directory / (damage.reported_file or damage.file))
+    reported = [
+        finding for finding in found if finding.path == path and damage.word in finding.fault
+    ]
+    assert reported, found
     if damage.offset is not None:
-        assert told[0].offset == damage.offset
-    assert told[0].remains
+        assert reported[0].offset == damage.offset
+    assert reported[0].remains
     # Nobody else is accused but the files of that partition, or the checkpoints that name it.
     partition = damage.file.split("/")[0]
     others = {

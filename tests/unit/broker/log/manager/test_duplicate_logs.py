@@ -95,7 +95,7 @@ def test_the_one_that_is_meant_is_kept(
 
 
 @pytest.mark.parametrize("directory_id", [MIGRATING, b"c" * 16])
-def test_where_it_cannot_be_told_the_start_is_refused(directory_id: bytes) -> None:
+def test_where_it_cannot_be_decided_the_start_is_refused(directory_id: bytes) -> None:
     """Nothing is touched: only a person knows which of the two to remove."""
     directories = Directories()
     manager, kept = directories.start(Placement(ID, directory_id))

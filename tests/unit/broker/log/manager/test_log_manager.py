@@ -464,7 +464,7 @@ def test_a_folder_that_cannot_be_renamed_is_in_nobodys_way(is_kept: bool) -> Non
 
 
 @pytest.mark.parametrize("was_up", [True, False])
-def test_a_topic_made_anew_has_nothing_of_the_checkpoints_of_the_one_before(was_up: bool) -> None:
+def test_a_recreated_topic_has_nothing_of_the_checkpoints_of_the_one_before(was_up: bool) -> None:
     """An old log start would empty the new log at the next recovery, an old watermark commit it."""
     node = Node()
     old = node.create()

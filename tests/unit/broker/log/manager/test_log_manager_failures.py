@@ -91,13 +91,13 @@ def delete(node: Node) -> None:
     node.manager.delete_log(OTHER, NOW_MS)
 
 
-def delete_and_make_anew(node: Node) -> None:
+def delete_and_recreate(node: Node) -> None:
     delete(node)
     node.append(OTHER, b"new 0")
     node.append(OTHER, b"new 1")
 
 
-def make_anew_unseen(node: Node) -> None:
+def recreate_while_down(node: Node) -> None:
     """The topic was deleted and made again while this broker was down."""
     node.other_id = NEW_ID
     node.other.clear()
@@ -145,8 +145,8 @@ def stop_and_start(node: Node) -> None:
 
 
 STEPS: list[Step] = [
-    create, delete, delete_and_make_anew, make_anew_unseen, set_aside, remove_deleted, save, retain,
-    truncate, stop_and_start,
+    create, delete, delete_and_recreate, recreate_while_down, set_aside, remove_deleted, save,
+    retain, truncate, stop_and_start,
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def test_the_first_log_of_a_partition_stays() -> None:
 
 
 def test_what_is_taken_is_gone() -> None:
-    """Also while somebody walks over all logs."""
+    """Also while all logs are being walked over."""
     registry, a = LogRegistry(), log_dir("/a")
     log = registry.add(LogContext().log, a)
     for one in registry:

@@ -115,7 +115,7 @@ def test_a_crash_at_any_byte_leaves_a_prefix() -> None:
 
 
 def test_a_torn_tail_is_counted() -> None:
-    """The shell can tell what was cut."""
+    """The shell can report what was cut."""
     fs = new_disk()
     log = open_log(fs)
     log.append(BATCHES)

@@ -61,7 +61,7 @@ def three_batches(**config: Any) -> LogContext:
 
 @pytest.mark.parametrize("mask", [0x80, 0x40, 0x01])
 def test_a_wrong_length_is_no_end_of_the_segment(mask: int) -> None:
-    """Whoever looks behind it is told of damage, and not given the next segment's records."""
+    """A reader behind it gets the damage as an error, not the next segment's records."""
     context = three_batches()
     context.log.roll(NOW_MS)
     context.append(b"next")
@@ -222,7 +222,7 @@ def test_producers_are_read_from_sound_batches_only(after: int) -> None:
 
 @pytest.mark.parametrize(("at", "reads_on"), [(_SEQUENCE, True), (_LENGTH, False)])
 def test_what_follows_a_damaged_batch_still_ends_transactions(at: int, reads_on: bool) -> None:
-    """Unless its length is damaged, too: then nothing tells where the next one begins."""
+    """Unless its length is damaged, too: then nothing says where the next one begins."""
     context = LogContext()
     context.append(b"x", producer_id=7, producer_epoch=0, sequence=0, transactional=True)
     context.append(b"damaged", producer_id=8, producer_epoch=0, sequence=0)

@@ -282,7 +282,7 @@ def test_roll_before_relative_offsets_overflow() -> None:
     assert [r.value for r in context.read_all()] == [b"a", b"b", b"c", b"d"]
 
 
-def test_roll_of_an_empty_segment_starts_it_anew() -> None:
+def test_roll_of_an_empty_segment_starts_it_over() -> None:
     """Nothing was written since the last roll: no second segment of the same name (KAFKA-6388)."""
     context = LogContext()
     context.append(b"a")
@@ -399,7 +399,7 @@ def test_any_sequence_of_reads_gives_every_record_once(seed: int) -> None:
 
 
 def test_readers_at_the_end_cost_no_file_reads() -> None:
-    """The tail is kept in memory once somebody waits there."""
+    """The tail is kept in memory once a reader waits there."""
     context = LogContext()
     context.append(b"a")
     assert context.log.read(1, 100, max_offset=1, min_one_batch=True).records == b""
@@ -620,7 +620,7 @@ def test_markers_and_own_batches_stay_in_memory_too() -> None:
 
 
 def test_closed_log_gives_an_error_and_opens_nothing() -> None:
-    """Whoever still holds the log of a failed directory or deleted topic is told (KIP-112)."""
+    """Holders of the log of a failed directory or deleted topic get an error (KIP-112)."""
     context = LogContext()
     context.append(b"a")
     context.log.close_files()

@@ -309,7 +309,7 @@ def test_epochs_beyond_the_end_are_forgotten() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"version: 0", b"version: 0\ntopic_id: ???", b"\xff\xff"])
 def test_garbled_topic_id_is_written_again(content: bytes) -> None:
-    """A topic id that a power cut left empty comes back from whoever knows it."""
+    """A topic id that a power cut left empty comes back from a caller that knows it."""
     context = filled()
     context.log.close()
     context.overwrite(PARTITION_METADATA, content)

@@ -10,7 +10,7 @@ def filled(budget: TailBudget, count: int, size: int = 10, limit: int = 100) -> 
     cache.wanted = True
     for number in range(count):
         cache.append(b"%d" % (number % 10) * size, number * 2, number * 2 + 1)
-        cache.read(number * 2, 1, 10**9, True)  # somebody follows
+        cache.read(number * 2, 1, 10**9, True)  # a follower reads
     return cache
 
 

@@ -291,13 +291,13 @@ class History:
         if log.high_watermark >= opened_at:
             assert least == most
         start, end = log.log_start_offset, log.log_end_offset
-        told = {
+        listed = {
             (one.producer_id, one.first_offset, one.last_offset)
             for one in log.aborted_transactions(start, end)
         }
         aborted = model.aborted()
-        assert told <= aborted
-        assert {one for one in aborted if one[2] >= start} <= told
+        assert listed <= aborted
+        assert {one for one in aborted if one[2] >= start} <= listed
         producers = {
             one.producer_id: Seen(
                 one.producer_epoch, one.last_sequence, one.current_txn_first_offset

@@ -393,7 +393,7 @@ def test_state_survives_a_snapshot() -> None:
     assert refused is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_loaded_producers_count_as_heard_of_now() -> None:
+def test_loaded_producers_count_as_active_now() -> None:
     """Producers with old timestamps do not expire because the broker restarted."""
     partition = Partition(expiration_ms=1000)
     partition.send(0, timestamp=-1)

@@ -11,7 +11,7 @@ from kraftrio.broker.log.producers.unreplicated import UnreplicatedTransactions
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_oldest_one_is_told(seed: int) -> None:
+def test_the_oldest_one_is_returned(seed: int) -> None:
     """Whatever the order of first offsets; compared with a plain list."""
     random = Random(seed)
     transactions = UnreplicatedTransactions()

@@ -179,7 +179,7 @@ def test_bytes_that_may_be_truncated_are_not_sent_from_the_file(tmp_path: Path) 
         settled.file_range(5)
 
 
-def test_a_read_that_fails_is_told() -> None:
+def test_a_read_that_fails_is_reported() -> None:
     context = filled()
     stored = name(context)
 
@@ -191,7 +191,7 @@ def test_a_read_that_fails_is_told() -> None:
         content(stored)
 
 
-def test_real_files_tell_what_is_cached(tmp_path: Path) -> None:
+def test_real_files_know_what_is_cached(tmp_path: Path) -> None:
     """What was dropped from the page cache is at hand once it is loaded."""
     path = tmp_path / "file"
     path.write_bytes(os.urandom(4 << 20))

@@ -98,7 +98,7 @@ def test_refusals() -> None:
     clients.ask()
     assert clients.refused(instance_id=bytes(16)) is ErrorCode.INVALID_REQUEST
     assert clients.refused(subscription_id=5) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    clients.ask()  # at once: it was told to
+    clients.ask()  # at once: the error asked it to
     assert clients.refused(compression=9) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert clients.refused(bytes(10_001)) is ErrorCode.TELEMETRY_TOO_LARGE
     clients.now_ms = 1
@@ -112,7 +112,7 @@ def test_refusals() -> None:
         clients.ask(b"d" * 16)
 
 
-def test_a_changed_subscription_is_told_by_the_next_push() -> None:
+def test_a_push_for_a_changed_subscription_is_refused() -> None:
     clients = Clients()
     clients.ask()
     clients.resources[0]["metrics"] = "a."

@@ -80,7 +80,7 @@ def test_second_plan_changes_nothing(tmp_path: Path) -> None:
     assert config_of(nodes[0]).num_partitions == 4
 
 
-def test_lost_folder_is_laid_out_anew(tmp_path: Path) -> None:
+def test_lost_folder_is_laid_out_again(tmp_path: Path) -> None:
     """A node whose disk was replaced comes back as itself: its ports and its cluster's id."""
     nodes = plan(tmp_path, nodes=3, base_port=0)
     ids = cluster_ids(nodes)
@@ -102,7 +102,7 @@ def test_lost_folder_is_laid_out_anew(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_clusters(tmp_path: Path, options: dict[str, int], sentence: str) -> None:
-    """What cannot be is told before anything is written."""
+    """What cannot be is refused before anything is written."""
     with pytest.raises(ClusterError, match=sentence):
         plan(tmp_path / "data", **options)
     assert not (tmp_path / "data").exists()
@@ -121,7 +121,7 @@ def test_contradictions(tmp_path: Path) -> None:
 
 
 def test_no_folder_can_be_made(tmp_path: Path) -> None:
-    """A file where the folder should be is told in one sentence."""
+    """A file where the folder should be is refused in one sentence."""
     (tmp_path / "data").write_text("")
     with pytest.raises(ClusterError, match="cannot use"):
         plan(tmp_path / "data" / "cluster")

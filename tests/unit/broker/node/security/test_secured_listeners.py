@@ -204,7 +204,7 @@ async def test_a_file_that_changes_is_read_again(
 
 
 @pytest.mark.parametrize("fault", ["damaged", "another name", "gone"])
-async def test_what_cannot_be_used_changes_nothing_and_is_told_once(
+async def test_what_cannot_be_used_changes_nothing_and_is_logged_once(
     fault: str,
     tmp_path: Path,
     autojump_clock: trio.testing.MockClock,

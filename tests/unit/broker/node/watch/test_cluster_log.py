@@ -1,4 +1,4 @@
-"""The active controller alone tells what happens to the cluster, and nothing twice."""
+"""The active controller alone logs what happens to the cluster, and nothing twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def topic(name: str) -> list[MetadataRecord]:
     return [TopicRecord(name, topic_id), PartitionRecord(topic_id, 0, (1,), (1,), 1)]
 
 
-def test_what_this_node_decides_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_this_node_decides_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     quorum = Quorum()
     ClusterLog(cast(Any, quorum)).start()

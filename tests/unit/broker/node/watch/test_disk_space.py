@@ -32,7 +32,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_it_is_told_once_and_again_when_much_less_is_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_logged_once_and_again_when_much_less_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO")
     disk = Disk()
     disk.space.check()

@@ -12,29 +12,29 @@ from kraftrio.broker.node.watch.service_manager import ServiceManager
 
 async def test_what_the_manager_is_sent(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(address)
-        heard.setblocking(False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(address)
+        receiver.setblocking(False)
         manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "20000"})
         manager.notify("READY=1")
-        assert heard.recv(100) == b"READY=1"
+        assert receiver.recv(100) == b"READY=1"
         stopping = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(manager.run, stopping)
             for _ in range(3):
                 with trio.fail_after(5):
-                    await trio.lowlevel.wait_readable(heard)
-                assert heard.recv(100) == b"WATCHDOG=1"
+                    await trio.lowlevel.wait_readable(receiver)
+                assert receiver.recv(100) == b"WATCHDOG=1"
             stopping.set()
             states = {b"WATCHDOG=1"}
             while b"STOPPING=1" not in states:
                 with trio.fail_after(5):
-                    await trio.lowlevel.wait_readable(heard)
-                states.add(heard.recv(100))
+                    await trio.lowlevel.wait_readable(receiver)
+                states.add(receiver.recv(100))
             nursery.cancel_scope.cancel()
 
 
-def test_nobody_is_told_where_nobody_asks(tmp_path: Path) -> None:
+def test_without_a_socket_nothing_is_sent(tmp_path: Path) -> None:
     ServiceManager({}).notify("READY=1")
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
     assert not list(tmp_path.iterdir())

@@ -140,7 +140,7 @@ def test_coordinators_follow_the_leaders_of_their_topic() -> None:
     assert [call[0] for call in calls] == ["replicas", "applied"]
 
 
-def test_a_deleted_topic_ends_its_coordinators_and_all_hear_of_it() -> None:
+def test_a_deleted_topic_ends_its_coordinators_and_all_others_are_notified() -> None:
     broker = Broker()
     broker.publish(*_offsets_topic(leader=1))
     assert [call for call in broker.publish(RemoveTopicRecord(_ID)) if call[0] == "groups"] == [
@@ -150,7 +150,7 @@ def test_a_deleted_topic_ends_its_coordinators_and_all_hear_of_it() -> None:
     ]
 
 
-def test_coordinators_hear_of_topics_with_other_partitions_or_replicas() -> None:
+def test_coordinators_are_notified_of_topics_with_other_partitions_or_replicas() -> None:
     """Leaders and ISRs change far more often, and assignors do not look at them."""
     broker = Broker()
     topic_id = b"\x02" * 16

@@ -1,4 +1,4 @@
-"""Where replicas lie is told in batches, until the metadata says so."""
+"""Where replicas lie is reported in batches, until the metadata says so."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_one_request_is_under_way() -> None:
     assert context.sent() == {LOST: {A: [0]}, THERE: {A: [1]}}
 
 
-def test_what_the_metadata_says_is_not_told() -> None:
+def test_what_the_metadata_says_is_not_reported() -> None:
     """Nor what is not placed here, or not any more."""
     context = Context()
     context.known(A, 0, HERE)
@@ -148,7 +148,7 @@ def test_nothing_is_sent_when_nothing_is_news() -> None:
     assert context.sent() == {HERE: {A: [1]}}
 
 
-def test_what_was_not_decided_is_told_again_with_the_epoch_of_then() -> None:
+def test_what_was_not_decided_is_sent_again_with_the_current_epoch() -> None:
     """The whole request failed: another incarnation, no controller."""
     context = Context()
     context.assignments.place(A, 0, HERE)
@@ -164,8 +164,8 @@ def test_what_was_not_decided_is_told_again_with_the_epoch_of_then() -> None:
     assert context.sent() == {HERE: {A: [0]}, THERE: {A: [1]}}
 
 
-def test_what_was_refused_is_told_again_while_it_is_news() -> None:
-    """The controller may not know the topic yet; once it is gone here, nothing is told."""
+def test_what_was_refused_is_sent_again_while_it_is_news() -> None:
+    """The controller may not know the topic yet; once it is gone here, nothing is sent."""
     context = Context()
     context.assignments.place(A, 0, HERE)
     context.assignments.place(A, 1, HERE)
@@ -180,7 +180,7 @@ def test_what_was_refused_is_told_again_while_it_is_news() -> None:
 
 
 def test_a_request_is_bounded() -> None:
-    """A broker that starts may have many thousands of replicas to tell of."""
+    """A broker that starts may have many thousands of replicas to report."""
     context = Context(partitions=3000)
     for index in range(3000):
         context.assignments.place(A, index, HERE)

@@ -66,36 +66,36 @@ def after_failure(records: list[MetadataRecord]) -> tuple[Broker, MemoryFileSyst
     return second, first.fs, path
 
 
-@pytest.mark.parametrize("told", [MIGRATING, UNASSIGNED])
-async def test_where_a_log_was_made_is_told_once(told: bytes) -> None:
+@pytest.mark.parametrize("assigned", [MIGRATING, UNASSIGNED])
+async def test_where_a_log_was_made_is_reported_once(assigned: bytes) -> None:
     """Unless the controller said where to make it."""
     broker = Broker(paths=PATHS)
-    broker.publish(*placed_topic(told))
+    broker.publish(*placed_topic(assigned))
     broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
     broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert len(broker.placed) == 1
 
 
-@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
-async def test_a_log_that_was_on_another_disk_is_made_anew_to_follow(told: bytes) -> None:
+@pytest.mark.parametrize("assigned", [LOST, b"gone" * 4])
+async def test_a_log_that_was_on_another_disk_is_recreated_to_follow(assigned: bytes) -> None:
     """The disk was replaced, and the replica is in no ISR any more."""
     broker = Broker(paths=PATHS)
-    broker.publish(*placed_topic(told, isr=(2,), leader=2))
+    broker.publish(*placed_topic(assigned, isr=(2,), leader=2))
     touch(broker)
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
 
 
-@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
-async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> None:
+@pytest.mark.parametrize("assigned", [LOST, b"gone" * 4])
+async def test_the_last_of_an_isr_makes_no_log_on_another_disk(assigned: bytes) -> None:
     """It would lead without what was acknowledged; an unclean election lets it begin again."""
     broker = Broker(paths=PATHS)
-    broker.publish(*placed_topic(told, isr=(1,), leader=NO_LEADER))
+    broker.publish(*placed_topic(assigned, isr=(1,), leader=NO_LEADER))
     with pytest.raises(KafkaError) as caught:
         broker.replicas.hosted.leader(TP)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.made() == 0
-    assert broker.placed == ([] if told == LOST else [(TOPIC_ID, 0, LOST)])
+    assert broker.placed == ([] if assigned == LOST else [(TOPIC_ID, 0, LOST)])
     broker.placed.clear()
     elected = PartitionChangeRecord(
         TOPIC_ID,
@@ -109,11 +109,11 @@ async def test_the_last_of_an_isr_makes_no_log_on_another_disk(told: bytes) -> N
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
 
 
-@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
-async def test_the_only_replica_begins_anew_on_another_disk(told: bytes) -> None:
+@pytest.mark.parametrize("assigned", [LOST, b"gone" * 4])
+async def test_the_only_replica_begins_again_on_another_disk(assigned: bytes) -> None:
     """There is nobody who could have what it lost."""
     broker = Broker(paths=PATHS)
-    alone = PartitionRecord(TOPIC_ID, 0, (1,), (1,), NO_LEADER, directories=(told,))
+    alone = PartitionRecord(TOPIC_ID, 0, (1,), (1,), NO_LEADER, directories=(assigned,))
     broker.publish(TopicRecord("t", TOPIC_ID), alone)
     touch(broker)
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, path_of(broker)))]
@@ -121,7 +121,7 @@ async def test_the_only_replica_begins_anew_on_another_disk(told: bytes) -> None
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_log_is_made_where_the_controller_says(path: str) -> None:
-    """And nothing is left to tell."""
+    """And nothing is left to report."""
     broker = Broker(paths=PATHS)
     broker.publish(*placed_topic(directory_id(broker, path)))
     broker.replicas.led.append_to_leader(TP, batch(b"x"))
@@ -129,8 +129,8 @@ async def test_a_log_is_made_where_the_controller_says(path: str) -> None:
     assert broker.placed == []
 
 
-async def test_where_a_log_was_found_is_told() -> None:
-    """Somebody moved it while the broker was down, or told before directories were kept."""
+async def test_where_a_log_was_found_is_reported() -> None:
+    """It was moved while the broker was down, or assigned before directories were kept."""
     first = Broker(paths=PATHS)
     first.publish(*placed_topic(directory_id(first, "/a")))
     first.replicas.led.append_to_leader(TP, batch(b"x"))
@@ -141,10 +141,10 @@ async def test_where_a_log_was_found_is_told() -> None:
     assert second.placed == [(TOPIC_ID, 0, directory_id(second, "/a"))]
 
 
-@pytest.mark.parametrize("told", [MIGRATING, UNASSIGNED])
-async def test_a_lost_replica_is_told_where_the_controller_cannot_know(told: bytes) -> None:
+@pytest.mark.parametrize("assigned", [MIGRATING, UNASSIGNED])
+async def test_a_lost_replica_is_reported_where_the_controller_cannot_know(assigned: bytes) -> None:
     """It takes it for online else, and elects it."""
-    broker, _fs, _path = after_failure(placed_topic(told))
+    broker, _fs, _path = after_failure(placed_topic(assigned))
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
             broker.replicas.led.append_to_leader(TP, batch(b"x"))
@@ -153,10 +153,10 @@ async def test_a_lost_replica_is_told_where_the_controller_cannot_know(told: byt
     assert broker.replicas.failures.offline_partitions() == [TP]
 
 
-@pytest.mark.parametrize("told", [LOST, b"gone" * 4])
-async def test_what_the_controller_knows_to_be_lost_is_not_told(told: bytes) -> None:
+@pytest.mark.parametrize("assigned", [LOST, b"gone" * 4])
+async def test_what_the_controller_knows_to_be_lost_is_not_reported(assigned: bytes) -> None:
     """The directory is not in the registration."""
-    broker, _fs, _path = after_failure(placed_topic(told))
+    broker, _fs, _path = after_failure(placed_topic(assigned))
     with pytest.raises(KafkaError) as caught:
         broker.replicas.led.append_to_leader(TP, batch(b"x"))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -165,7 +165,7 @@ async def test_what_the_controller_knows_to_be_lost_is_not_told(told: bytes) -> 
 
 
 async def test_a_lost_log_is_back_with_its_directory() -> None:
-    """The next restart finds it, and tells."""
+    """The next restart finds it, and reports it."""
     broker, fs, path = after_failure(placed_topic(LOST))
     broker.logs.close()
     fs.heal()
@@ -199,8 +199,8 @@ async def test_a_replica_made_while_the_broker_was_down_is_made_in_what_is_left(
     assert second.placed == [(TOPIC_ID, 0, directory_id(second, "/b"))]
 
 
-async def test_a_directory_that_fails_at_once_is_told_all_the_same() -> None:
-    """The log was made there, and the controller hears of the failure by itself."""
+async def test_a_directory_that_fails_at_once_is_reported_all_the_same() -> None:
+    """The log was made there, and the controller is notified of the failure itself."""
     broker = Broker(paths=PATHS)
     failures: list[list[bytes]] = []
     broker.logs.on_failed = lambda: failures.append(broker.logs.dirs.offline_ids())
@@ -215,7 +215,7 @@ async def test_a_directory_that_fails_at_once_is_told_all_the_same() -> None:
     assert failures == [[failed]]
 
 
-async def test_an_empty_directory_that_fails_is_told_too() -> None:
+async def test_an_empty_directory_that_fails_is_reported_too() -> None:
     """A new log cannot be made there; it goes to the other one with the next request."""
     broker = Broker(paths=PATHS)
     failures: list[list[bytes]] = []
@@ -230,7 +230,7 @@ async def test_an_empty_directory_that_fails_is_told_too() -> None:
     assert broker.placed == [(TOPIC_ID, 0, directory_id(broker, "/b"))]
 
 
-async def test_another_topic_of_the_name_is_made_anew() -> None:
+async def test_another_topic_of_the_name_gets_a_new_log() -> None:
     """A log that was never made goes with its topic, and only with that."""
     broker, _fs, _path = after_failure(placed_topic(LOST))
     second = TopicRecord("new", OTHER_ID)

@@ -96,7 +96,7 @@ class Leader:
     errors: dict[SessionKey, ErrorCode] = field(default_factory=dict)
     sessions: dict[int, dict[SessionKey, FetchPartition]] = field(default_factory=dict)
     session_epochs: dict[int, int] = field(default_factory=dict)
-    told: dict[SessionKey, tuple[int, int]] = field(default_factory=dict)
+    answered: dict[SessionKey, tuple[int, int]] = field(default_factory=dict)
     grants_sessions: bool = True
     fetched_keys: list[SessionKey] = field(default_factory=list)  # named by the last request
     max_bytes: int = 1 << 20
@@ -133,7 +133,7 @@ class Leader:
                 session_id = self.next_session_id = self.next_session_id + 1
                 self.sessions[session_id] = asked
                 self.session_epochs[session_id] = 1
-            self.told.clear()
+            self.answered.clear()
             wanted = asked
         else:
             known = self.sessions.get(session_id)
@@ -151,10 +151,10 @@ class Leader:
             data = self._read(key, partition)
             news = (data.high_watermark, data.log_start_offset)
             has_news = data.records or data.error_code or data.diverging_epoch is not None
-            if not is_full and not has_news and self.told.get(key) == news:
+            if not is_full and not has_news and self.answered.get(key) == news:
                 continue
             if not data.error_code:
-                self.told[key] = news
+                self.answered[key] = news
             topic = topics.setdefault(
                 key.topic_id, FetchableTopicResponse(topic_id=key.topic_id, partitions=[])
             )

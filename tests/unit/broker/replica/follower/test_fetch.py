@@ -84,7 +84,7 @@ def test_a_request_carries_the_log_and_the_settings() -> None:
 
 @pytest.mark.parametrize(("grants", "waits"), [(True, [0, 500, 500]), (False, [0, 500, 500])])
 def test_opening_a_session_does_not_wait(grants: bool, waits: list[int]) -> None:
-    """Or nothing could be told meanwhile; but without a session in the end it must not spin."""
+    """Or nothing could be answered meanwhile; but without a session in the end it must not spin."""
     _, follower, source = started(b"a")
     source.grants_sessions = grants
     for wait_ms in waits:
@@ -150,7 +150,7 @@ def test_the_next_request_waits_for_the_answer() -> None:
     assert follower.ask() is None
 
 
-def test_a_second_request_tells_of_a_new_partition() -> None:
+def test_a_second_request_adds_a_new_partition() -> None:
     """Only of what the first does not know, only once there is a session, and no third."""
     _, follower, source = started(b"a")
     first = follower.ask()
@@ -170,7 +170,7 @@ def test_a_second_request_tells_of_a_new_partition() -> None:
 
 
 def test_a_repeated_answer_is_not_appended_twice() -> None:
-    """The answers to two requests bring the same records: the second tells the watermark alone."""
+    """The answers to two requests bring the same records: the second brings the watermark alone."""
     leader, follower, source = started()
     follower.catch_up(source)
     leader.write(b"a", b"b")
@@ -210,7 +210,7 @@ def test_an_answer_about_what_is_not_followed_any_more_is_dropped() -> None:
     assert follower.core.on_response(sent, source.fetch(sent.request), 0) == []
 
 
-def test_a_lost_connection_asks_all_anew() -> None:
+def test_a_lost_connection_begins_a_full_session() -> None:
     _, follower, source = started(b"a")
     follower.catch_up(source)
     assert follower.ask() is not None
@@ -270,7 +270,7 @@ def test_any_other_error_waits_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "delay_ms", "is_told"),
+    ("code", "delay_ms", "is_logged"),
     [
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, 10, False),
         (ErrorCode.UNKNOWN_LEADER_EPOCH, 10, False),
@@ -282,36 +282,36 @@ def test_any_other_error_waits_at_once() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, 1000, True),
     ],
 )
-def test_errors_delay(code: ErrorCode, delay_ms: int, is_told: bool) -> None:
+def test_errors_delay(code: ErrorCode, delay_ms: int, is_logged: bool) -> None:
     """Shortly where it is a matter of metadata on its way, else by the backoff."""
     _, follower, source = started(b"a")
     source.errors[KEY] = code
     follower.round(source)
     assert follower.state() == "DELAYED"
     assert follower.core.next_wake_ms(0) == delay_ms
-    assert [type(effect) for effect in follower.done] == [Warn] * is_told
+    assert [type(effect) for effect in follower.done] == [Warn] * is_logged
     source.errors.clear()
     assert not follower.round(source)
     follower.now_ms += delay_ms
     follower.catch_up(source)
 
 
-def test_delays_grow_and_are_told_ever_more_rarely() -> None:
-    """10 ms and doubled up to the backoff; told when it is no matter of milliseconds any more."""
+def test_delays_grow_and_are_logged_ever_more_rarely() -> None:
+    """10 ms and doubled up to the backoff; logged when it is no matter of milliseconds any more."""
     _, follower, source = started(b"a")
     source.errors[KEY] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    delays, told_at = [], []
+    delays, logged_at = [], []
     for count in range(1, 40):
         follower.round(source)
         wake_ms = follower.core.next_wake_ms(follower.now_ms)
         assert wake_ms is not None
         delays.append(wake_ms - follower.now_ms)
         if follower.done:
-            told_at.append(count)
+            logged_at.append(count)
             follower.done.clear()
         follower.now_ms = wake_ms
     assert delays[:9] == [10, 20, 40, 80, 160, 320, 640, 1000, 1000]
-    assert told_at == [8, 16, 32]
+    assert logged_at == [8, 16, 32]
     source.errors.clear()
     follower.catch_up(source)
     source.errors[KEY] = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -358,7 +358,7 @@ async def test_a_topic_made_again_under_its_name_is_another_one() -> None:
 
 
 async def test_deleted_records_go_at_the_follower_too() -> None:
-    """And the leader hears of it, so that DeleteRecords can answer."""
+    """And the leader learns of it, so that DeleteRecords can answer."""
     async with cluster() as nodes:
         nodes.publish(led_by(1, 0))
         partition = nodes.one.replicas.hosted.leader(TP)
@@ -369,7 +369,7 @@ async def test_deleted_records_go_at_the_follower_too() -> None:
         await until(lambda: partition.low_watermark() == 2)
 
 
-async def test_a_follower_whose_records_are_deleted_at_the_leader_starts_anew() -> None:
+async def test_a_follower_whose_records_are_deleted_at_the_leader_starts_over() -> None:
     """OFFSET_OUT_OF_RANGE, over the real ListOffsets."""
     async with cluster() as nodes:
         nodes.one.publish(led_by(1, 0, isr=(1,)))

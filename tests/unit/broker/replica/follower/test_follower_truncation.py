@@ -71,7 +71,7 @@ def test_the_high_watermark_is_at_most_the_own_end() -> None:
     assert (replica.log.log_end_offset, replica.log.high_watermark) == (1, 1)
 
 
-def test_a_committed_offset_is_told_with_the_next_answer() -> None:
+def test_a_committed_offset_is_returned_with_the_next_answer() -> None:
     """An answer without records moves the high watermark."""
     leader, replica = Replica(), Replica()
     leader.lead(0)
@@ -86,7 +86,7 @@ def test_a_committed_offset_is_told_with_the_next_answer() -> None:
 
 
 def test_the_log_start_follows_the_leaders() -> None:
-    """Deleted records go at the followers too, and the leader hears of it (DeleteRecords)."""
+    """Deleted records go at the followers too, and the leader learns of it (DeleteRecords)."""
     leader, replica = Replica(), Replica()
     leader.lead(0)
     leader.write(b"a", b"b", b"c")
@@ -197,7 +197,7 @@ def test_kip_279_asks_again_for_an_epoch_it_does_not_know() -> None:
 
 
 def test_kip_320_a_fenced_follower_waits_for_metadata() -> None:
-    """It asks nothing more until it is told of the new epoch."""
+    """It asks nothing more until it learns of the new epoch."""
     leader, replica = Replica(), Replica()
     leader.lead(5)
     follower, source = Follower(replica), Leader.of(leader)
@@ -248,7 +248,7 @@ def test_batches_of_an_epoch_to_come_are_not_taken() -> None:
 
 
 def test_an_epoch_led_without_a_record_leaves_no_trace() -> None:
-    """A deposed leader that wrote nothing would else be told of a divergence without end."""
+    """A deposed leader that wrote nothing would else be answered a divergence without end."""
     a, b = Replica(), Replica()
     a.lead(1)
     a.write(b"x")
@@ -268,7 +268,7 @@ def test_an_epoch_led_without_a_record_leaves_no_trace() -> None:
 
 
 def test_out_of_range_above_cuts_to_the_leaders_end() -> None:
-    """An unclean leader has less than the follower, and knows no epoch to tell where they part."""
+    """An unclean leader has less than the follower, and no epoch that shows where they part."""
     leader, replica = Replica(), Replica()
     for context in (leader, replica):
         context.lead(0)
@@ -306,7 +306,7 @@ def test_out_of_range_below_starts_where_the_leader_does() -> None:
 
 
 def test_out_of_range_of_a_leader_that_moved_on_asks_again() -> None:
-    """Within the leader's range by now: the next fetch tells more; and it does not spin."""
+    """Within the leader's range by now: the next fetch shows more; and it does not spin."""
     leader, replica = Replica(), Replica()
     leader.lead(0)
     leader.write(b"a", b"b")
@@ -338,7 +338,7 @@ def test_the_leaders_log_starts_within_a_batch() -> None:
 
 
 def test_records_without_epochs_are_cut_to_the_high_watermark() -> None:
-    """Nothing tells whether they are the leader's; what is committed is."""
+    """Nothing shows whether they are the leader's; what is committed is."""
     leader, replica = Replica(), Replica()
     leader.lead(0)
     leader.write(b"a", b"b", b"c")

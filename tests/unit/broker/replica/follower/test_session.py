@@ -76,7 +76,7 @@ def test_without_a_granted_session_every_request_is_full() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, 5),
     ],
 )
-def test_errors_start_anew(error: ErrorCode, session_id: int) -> None:
+def test_errors_start_over(error: ErrorCode, session_id: int) -> None:
     """And close what the leader may still have."""
     session = opened(A, B)
     session.drop(B)
@@ -84,7 +84,7 @@ def test_errors_start_anew(error: ErrorCode, session_id: int) -> None:
     assert what(session.next_step()) == (session_id, 0, [A], [])
 
 
-def test_a_lost_connection_starts_anew() -> None:
+def test_a_lost_connection_starts_over() -> None:
     session = opened(A)
     session.next_step()
     session.on_lost()
@@ -134,7 +134,7 @@ def test_the_leader_always_knows_what_is_wanted(seed: int) -> None:
     keys = [SessionKey(bytes([topic]) * 16, index) for topic in range(2) for index in range(3)]
     session = FollowerSession()
     wanted: set[SessionKey] = set()
-    told: set[SessionKey] = set()
+    sent: set[SessionKey] = set()
     for _ in range(200):
         key = rng.choice(keys)
         if rng.random() < 0.5:
@@ -147,10 +147,10 @@ def test_the_leader_always_knows_what_is_wanted(seed: int) -> None:
             session.on_lost()
         if rng.random() < 0.5:
             step = session.next_step()
-            told = (set() if step.is_full else told) | set(step.named)
-            assert set(step.forgotten) <= told
-            told -= set(step.forgotten)
-            assert told == wanted
+            sent = (set() if step.is_full else sent) | set(step.named)
+            assert set(step.forgotten) <= sent
+            sent -= set(step.forgotten)
+            assert sent == wanted
             if rng.random() < 0.2:
                 session.on_answer(step, ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
             else:

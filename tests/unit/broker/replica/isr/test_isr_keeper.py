@@ -29,7 +29,7 @@ async def test_late_followers_are_put_out_of_the_isr(autojump_clock: object) -> 
         assert codes == [ErrorCode.NONE]
 
 
-async def test_a_proposal_that_is_refused_over_and_over_is_told_once(
+async def test_a_proposal_that_is_refused_over_and_over_is_logged_once(
     autojump_clock: object,
 ) -> None:
     """What is proposed and that it is not taken: a line each, not a hundred."""

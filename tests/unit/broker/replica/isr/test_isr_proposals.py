@@ -67,7 +67,7 @@ class Context(AskedController[AlterPartitionRequest, AlterPartitionResponse]):
     def fail(self, error: ErrorCode) -> None:
         self.answers[-1].complete(AlterPartitionResponse(error_code=error))
 
-    def told(self) -> list[tuple[str, int, ErrorCode]]:
+    def outcomes(self) -> list[tuple[str, int, ErrorCode]]:
         return [(topic, partition, result.error) for topic, partition, result in self.results]
 
 
@@ -121,7 +121,7 @@ def test_of_one_partition_the_newest_waits_for_the_answer_to_the_former() -> Non
     context.propose("a", partition_epoch=9)
     context.pass_time()
     assert len(context.requests) == 1
-    assert context.told() == [("a", 0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    assert context.outcomes() == [("a", 0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
     context.answer(("a", 0, ErrorCode.NONE))
     context.pass_time()
     assert context.asked(1) == [("a", 0, 9)]
@@ -158,7 +158,7 @@ def test_a_request_that_nobody_decided_is_sent_again_after_a_pause() -> None:
     assert context.requests[-1].broker_epoch == 35
     assert not context.results
     context.answer(("a", 0, ErrorCode.NONE))
-    assert context.told() == [("a", 0, ErrorCode.NONE)]
+    assert context.outcomes() == [("a", 0, ErrorCode.NONE)]
 
 
 def test_a_newer_proposal_replaces_one_that_nobody_decided() -> None:
@@ -170,7 +170,7 @@ def test_a_newer_proposal_replaces_one_that_nobody_decided() -> None:
     context.fail(ErrorCode.REQUEST_TIMED_OUT)
     context.pass_time(50)
     assert sorted(context.asked(1)) == [("a", 0, 8), ("b", 0, 7)]
-    assert context.told() == [("a", 0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    assert context.outcomes() == [("a", 0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
 
 
 def test_a_proposal_that_the_answer_leaves_out_is_sent_again() -> None:
@@ -179,6 +179,6 @@ def test_a_proposal_that_the_answer_leaves_out_is_sent_again() -> None:
     context.propose("a", 1)
     context.pass_time()
     context.answer(("a", 1, ErrorCode.NONE), ("b", 9, ErrorCode.NONE))
-    assert context.told() == [("a", 1, ErrorCode.NONE)]
+    assert context.outcomes() == [("a", 1, ErrorCode.NONE)]
     context.pass_time(50)
     assert context.asked(1) == [("a", 0, 7)]

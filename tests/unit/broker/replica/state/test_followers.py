@@ -36,7 +36,7 @@ def fetch(
     return known.on_fetch(replica_id, 10 * replica_id, offset, start, 10, now_ms)
 
 
-def test_a_fetch_tells_whether_the_follower_has_moved() -> None:
+def test_a_fetch_returns_whether_the_follower_has_moved() -> None:
     known = followers()
     assert fetch(known, 2, 5)
     assert not fetch(known, 2, 5)

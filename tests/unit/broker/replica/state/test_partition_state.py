@@ -97,7 +97,7 @@ def test_becoming_a_follower_stops_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "start", "end", "expected"),
+    ("high_watermark", "start", "end", "expected"),
     [
         (7, 0, 10, 7),  # as its leader's
         (12, 0, 10, 10),  # as far as its own log goes
@@ -107,10 +107,12 @@ def test_becoming_a_follower_stops_service() -> None:
         (40, 20, 30, 30),
     ],
 )
-def test_a_followers_high_watermark(told: int, start: int, end: int, expected: int) -> None:
+def test_a_followers_high_watermark(
+    high_watermark: int, start: int, end: int, expected: int
+) -> None:
     state = PartitionState(1, 5, BROKERS)
     state.apply(image(leader=2, isr=(1, 2)), 10)
-    assert state.on_leader_answer(told, start, end) is (expected > 5)
+    assert state.on_leader_answer(high_watermark, start, end) is (expected > 5)
     assert state.high_watermark == expected
 
 
@@ -242,7 +244,7 @@ def test_high_watermark_is_the_least_in_the_isr(
 
 
 def test_high_watermark_never_goes_back() -> None:
-    """A follower that fetches from an earlier offset lost something; what was told stays told."""
+    """A follower that fetches from an earlier offset lost something; what was returned stays so."""
     state = trio_leader((1, 2))
     fetch(state, 2, 8)
     assert fetch(state, 2, 3) == NO_EFFECTS
@@ -298,7 +300,7 @@ def test_a_follower_joins_when_it_has_the_high_watermark() -> None:
 
 
 def test_a_follower_joins_only_with_the_start_of_the_leader_epoch() -> None:
-    """The high watermark of a new leader may be older than what consumers were told."""
+    """The high watermark of a new leader may be older than what consumers were sent."""
     state = trio_leader((1,), end=10)
     state.min_insync_replicas = 2  # so that the high watermark stays at 0
     assert fetch(state, 2, 9).proposal is None
@@ -306,7 +308,7 @@ def test_a_follower_joins_only_with_the_start_of_the_leader_epoch() -> None:
 
 
 def test_whom_a_proposal_adds_holds_the_high_watermark_back_at_once() -> None:
-    """The controller may have taken it before we hear so."""
+    """The controller may have taken it before we learn so."""
     state = trio_leader((1, 2))
     fetch(state, 2, 10)
     assert fetch(state, 3, 10).proposal is not None
@@ -388,7 +390,7 @@ def test_a_shrunken_isr_lets_the_high_watermark_go_on() -> None:
     ],
 )
 def test_refused_proposals(error: ErrorCode, still_pending: bool, send_later: bool) -> None:
-    """Whoever might have been added stays in the maximal ISR until the metadata tells."""
+    """Whoever might have been added stays in the maximal ISR until the metadata shows."""
     state = trio_leader((1,), end=0)
     proposal = fetch(state, 2, 0).proposal
     assert proposal is not None
@@ -419,7 +421,7 @@ def test_metadata_older_than_an_answer_counts_no_more() -> None:
     assert state.isr.committed == (1, 2, 3)
 
 
-def test_metadata_that_an_answer_told_before_drops_no_proposal() -> None:
+def test_metadata_that_an_answer_already_brought_drops_no_proposal() -> None:
     state = trio_leader((1,), end=0)
     first = fetch(state, 2, 0).proposal
     assert first is not None
@@ -549,7 +551,7 @@ def test_a_leader_resigns_to_those_who_have_all(
     assert state.propose_resignation() is None or expected is None, "one at a time"
 
 
-def test_a_leader_that_resigns_leads_until_it_hears_of_its_successor() -> None:
+def test_a_leader_that_resigns_leads_until_it_learns_of_its_successor() -> None:
     state = trio_leader((1, 2, 3), end=10)
     fetch(state, 2, 10)
     fetch(state, 3, 10)

@@ -144,14 +144,14 @@ def test_silence_is_no_permission() -> None:
 
 
 def test_errors_of_the_whole_request() -> None:
-    for code, told in (
+    for code, returned in (
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
     ):
         one = question(T0, T1)
         _, batch = taken(one)
         batch.answer(AddPartitionsToTxnResponse(error_code=code))
-        assert one.answer.value == {T0: told, T1: told}
+        assert one.answer.value == {T0: returned, T1: returned}
 
 
 def test_the_request_is_the_brokers_form() -> None:

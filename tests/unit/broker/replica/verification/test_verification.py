@@ -70,10 +70,10 @@ class Coordinator:
         self.held.append(Deferred())
         answer = self.held[-1]
         if self.code is not None:
-            self.tell(self.code)
+            self.reply(self.code)
         return answer
 
-    def tell(self, code: ErrorCode) -> None:
+    def reply(self, code: ErrorCode) -> None:
         """Answer the oldest request that is held."""
         request = self.requests[-len(self.held)]
         results = [
@@ -238,7 +238,7 @@ async def test_the_first_batch_waits_and_the_others_pass(side: Side) -> None:
     assert (transaction.transactional_id, transaction.producer_id) == ("mine", 7)
     assert (transaction.producer_epoch, transaction.verify_only) == (0, False)
     assert [(one.name, one.partitions) for one in transaction.topics] == [("t", [0, 1])]
-    side.coordinator.tell(NONE)
+    side.coordinator.reply(NONE)
     assert first.codes() == [NONE, NONE]
     assert side.codes(0, 1, sequence=1) == [NONE, NONE]
     assert len(side.coordinator.requests) == 1
@@ -272,7 +272,7 @@ async def test_what_is_not_part_of_a_transaction_is_not_asked_for(side: Side) ->
 
 
 @pytest.mark.parametrize(
-    ("told", "old", "abortable", "adds"),
+    ("answered", "old", "abortable", "adds"),
     [
         # What the coordinator says; Produce 10, 11 and 12
         ("TRANSACTION_ABORTABLE", "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE", "same"),
@@ -288,10 +288,10 @@ async def test_what_is_not_part_of_a_transaction_is_not_asked_for(side: Side) ->
     ],
 )
 async def test_errors_by_version(
-    told: str, old: str, abortable: str, adds: str, side: Side
+    answered: str, old: str, abortable: str, adds: str, side: Side
 ) -> None:
     side.settings.add_partitions_to_txn_retry_backoff_max_ms = 0
-    side.coordinator.code = ErrorCode[told]
+    side.coordinator.code = ErrorCode[answered]
     expected = old
     for version, code in ((3, old), (10, old), (11, abortable), (12, adds), (13, adds)):
         expected = expected if code == "same" else code
@@ -301,7 +301,7 @@ async def test_errors_by_version(
     assert side.end_offset() == 0 and side.is_stable()
 
 
-async def test_a_lost_answer_is_told_as_too_few_replicas(side: Side) -> None:
+async def test_a_lost_answer_is_returned_as_too_few_replicas(side: Side) -> None:
     sent = side.send(0)
     side.coordinator.held.pop().fail(ConnectionLost("reset"))
     run_waiting()
@@ -314,11 +314,11 @@ async def test_late_writes_from_before_an_abort_are_never_appended(side: Side) -
     """The coordinator's answer was on its way while the transaction ended (KIP-890)."""
     late = side.send(0, version=10)
     side.end()
-    side.coordinator.tell(NONE)
+    side.coordinator.reply(NONE)
     assert late.codes() == [ErrorCode.INVALID_TXN_STATE]
     late = side.send(0)
     side.end(epoch=1, version=2)
-    side.coordinator.tell(NONE)
+    side.coordinator.reply(NONE)
     assert late.codes() == [ErrorCode.INVALID_TXN_STATE], "though the guard came before the epoch"
     assert side.codes(0) == [ErrorCode.INVALID_PRODUCER_EPOCH], "without asking"
     assert len(side.coordinator.requests) == 2
@@ -331,7 +331,7 @@ async def test_a_batch_of_an_open_transaction_that_waited_for_another(side: Side
     side.coordinator.code = None
     both = side.send(0, 1, sequence=1, version=10, producer_ids=(7, 7))
     side.end()
-    side.coordinator.tell(NONE)
+    side.coordinator.reply(NONE)
     assert both.codes() == [ErrorCode.INVALID_TXN_STATE, NONE]
     assert side.is_stable(0) and not side.is_stable(1)
 
@@ -342,12 +342,12 @@ async def test_newer_clients_wait_while_their_last_transaction_ends(
     async with side.broker.running():
         sent = side.send(0)
         for pause_ms in (1, 1.5, 2.25, 3.375, 5.0625, 7.59375, 11.390625, 17.0859375, 20, 20):
-            side.coordinator.tell(CONCURRENT)
+            side.coordinator.reply(CONCURRENT)
             await trio.sleep(pause_ms / 1000 - 0.0001)
             assert not side.coordinator.held
             await trio.sleep(0.0002)
             assert side.coordinator.held, "it is asked again after a pause"
-        side.coordinator.tell(NONE)
+        side.coordinator.reply(NONE)
         assert sent.codes() == [NONE]
         started = trio.current_time()
         side.coordinator.code = CONCURRENT
@@ -374,29 +374,29 @@ async def test_the_last_transaction_ends_while_the_next_is_verified(
         sent = side.send(0, epoch=2)
         assert not sent.waits or side.coordinator.held
         side.end(epoch=2, version=2)
-        side.coordinator.tell(NONE)
+        side.coordinator.reply(NONE)
         assert side.coordinator.held, "it is asked again, at once"
         side.coordinator.code = code
-        side.coordinator.tell(code)
+        side.coordinator.reply(code)
         if code is not NONE:
             await sent.decided()
         assert sent.codes() == [code]
         assert side.is_stable() is (code is not NONE)
 
 
-async def test_the_end_of_the_last_transaction_is_told_by_a_coordinator_here(
+async def test_the_end_of_the_last_transaction_is_known_from_a_coordinator_here(
     side: Side, autojump_clock: trio.testing.MockClock
 ) -> None:
     """No pause is too long, and none too short."""
     async with side.broker.running():
         ended = side.ending.ids["mine"] = Deferred()
         sent = side.send(0)
-        side.coordinator.tell(CONCURRENT)
+        side.coordinator.reply(CONCURRENT)
         await trio.sleep(0.09)
         assert not side.coordinator.held
         ended.complete(None)
         run_waiting()
-        side.coordinator.tell(NONE)
+        side.coordinator.reply(NONE)
         assert sent.codes() == [NONE]
 
 
@@ -409,14 +409,14 @@ async def test_offsets_of_the_next_transaction_wait_for_the_end_of_the_last(
         asked = side.verification.verify(
             TP, "mine", 7, epoch, adds_partition=True, knows_abortable=True
         )
-        side.coordinator.tell(CONCURRENT)
+        side.coordinator.reply(CONCURRENT)
         await trio.sleep(0.0011)
         side.end(epoch=2, version=2)
-        side.coordinator.tell(NONE)
+        side.coordinator.reply(NONE)
         if not is_late:
             assert not asked.done, "that was no answer about the next one"
             await trio.sleep(0.0016)
-            side.coordinator.tell(NONE)
+            side.coordinator.reply(NONE)
         assert asked.value.error is NONE
 
 
@@ -445,7 +445,7 @@ async def test_a_transaction_that_opened_during_the_wait(
     """The same batch came over another connection."""
     async with side.broker.running():
         first = side.send(0)
-        side.coordinator.tell(CONCURRENT)
+        side.coordinator.reply(CONCURRENT)
         side.coordinator.code = NONE
         assert side.codes(0) == [NONE]
         await first.decided()
@@ -472,7 +472,7 @@ async def test_one_producer_for_each_request(side: Side) -> None:
 async def test_partitions_that_are_not_led_here_are_refused_without_asking(side: Side) -> None:
     sent = side.send(0, 9)
     assert side.coordinator.requests[0].transactions[0].topics[0].partitions == [0]
-    side.coordinator.tell(NONE)
+    side.coordinator.reply(NONE)
     assert sent.codes() == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     side.broker.publish(change(leader=2))
     assert side.codes(0, 9) == [
@@ -509,14 +509,14 @@ async def test_offsets_are_verified_too(side: Side) -> None:
 
     asked = verify()
     assert not asked.done and side.coordinator.requests[0].transactions[0].verify_only
-    side.coordinator.tell(ErrorCode.TRANSACTION_ABORTABLE)
+    side.coordinator.reply(ErrorCode.TRANSACTION_ABORTABLE)
     assert asked.value.error is ErrorCode.INVALID_TXN_STATE
     asked = verify(abortable=True)
-    side.coordinator.tell(ErrorCode.TRANSACTION_ABORTABLE)
+    side.coordinator.reply(ErrorCode.TRANSACTION_ABORTABLE)
     assert asked.value.error is ErrorCode.TRANSACTION_ABORTABLE
     asked = verify(adds=True, abortable=True)
     assert not side.coordinator.requests[2].transactions[0].verify_only
-    side.coordinator.tell(NONE)
+    side.coordinator.reply(NONE)
     assert asked.value.error is NONE
     side.end()
     with pytest.raises(KafkaError) as caught:

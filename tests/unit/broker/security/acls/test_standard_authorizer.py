@@ -155,7 +155,7 @@ def test_what_is_implied() -> None:
 
 
 def test_everyone_may_where_no_acl_counts_for_the_resource() -> None:
-    """An ACL for somebody else is one, too."""
+    """An ACL for another principal is one, too."""
     acls = Acls(acl("t"), acl("ab", pattern=PREFIXED), allow_everyone=True)
     assert acls.may(WRITE, "u", BOB)
     assert not acls.may(WRITE, "t", BOB)

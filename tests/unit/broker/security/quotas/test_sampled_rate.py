@@ -93,7 +93,7 @@ def test_what_is_taken_back_was_never_there() -> None:
     assert measure.is_empty(11_300)
 
 
-def test_a_pause_of_what_is_told_brings_the_rate_to_the_limit() -> None:
+def test_a_pause_of_the_time_returned_brings_the_rate_to_the_limit() -> None:
     measure = SampledRate(RateWindows(11, 1000))
     for second in range(11):
         measure.note(110, second * 1000)

@@ -1,4 +1,4 @@
-"""The logins of one connection: states, what is told, how long they count, who comes again."""
+"""The logins of one connection: states, answers, how long they count, who comes again."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_a_login_is_done_by_its_last_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "reason", "told"),
+    ("token", "reason", "message"),
     [
         ("wrong", "wrong password", GENERIC),
         ("told", "another user", "you may know"),
         ("odd", "odd bytes", GENERIC),
     ],
 )
-def test_a_login_that_fails_fails_for_good(token: str, reason: str, told: str) -> None:
+def test_a_login_that_fails_fails_for_good(token: str, reason: str, message: str) -> None:
     logins = Logins()
     with pytest.raises(AuthenticationRefused) as refused:
         logins.log_in("more", token)
@@ -95,7 +95,7 @@ def test_a_login_that_fails_fails_for_good(token: str, reason: str, told: str) -
     answer = refused.value.answer
     assert (answer.error_code, answer.error_message, answer.auth_bytes) == (
         ErrorCode.SASL_AUTHENTICATION_FAILED,
-        told,
+        message,
         b"",
     )
     for go_on in (
@@ -180,7 +180,7 @@ def test_a_login_again_begins_once_a_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "mechanism", "told"),
+    ("first", "again", "mechanism", "message"),
     [
         (
             "alice",
@@ -198,12 +198,12 @@ def test_a_login_again_begins_once_a_second() -> None:
         ("alice", "wrong", "A", GENERIC.replace(" authentication ", " re-authentication ")),
     ],
 )
-def test_who_may_not_log_in_again(first: str, again: str, mechanism: str, told: str) -> None:
+def test_who_may_not_log_in_again(first: str, again: str, mechanism: str, message: str) -> None:
     logins = Logins(5000)
     logins.log_in(first)
     with pytest.raises(AuthenticationRefused) as refused:
         logins.log_in(again, mechanism=mechanism)
-    assert refused.value.answer.error_message == told
+    assert refused.value.answer.error_message == message
     with pytest.raises(RemoteProtocolError):
         logins.it.check(ApiKey.FETCH)
     assert logins.it.principal is None

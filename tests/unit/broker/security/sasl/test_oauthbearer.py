@@ -1,4 +1,4 @@
-"""The server's side of OAUTHBEARER: its course, whoever validates tokens."""
+"""The server's side of OAUTHBEARER: its course, whatever validates tokens."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def test_a_valid_token_lets_its_user_in(authorization_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "answered"),
     [
         ("bad", b'{"status":"invalid_token"}'),
         ("narrow", b'{"status":"insufficient_scope", "scope":"[kafka]"}'),
     ],
 )
-def test_a_refused_token_fails_the_exchange(token: str, told: bytes) -> None:
+def test_a_refused_token_fails_the_exchange(token: str, answered: bytes) -> None:
     exchange = BearerExchange(OneToken())
-    assert exchange.evaluate(say(token), 0) == told
+    assert exchange.evaluate(say(token), 0) == answered
     with pytest.raises(LoginFailed) as refused:
         exchange.evaluate(b"\x01", 0)
-    assert (refused.value.client_message, exchange.login) == (told.decode(), None)
+    assert (refused.value.client_message, exchange.login) == (answered.decode(), None)
 
 
 def test_a_client_that_goes_on_after_its_token_was_refused() -> None:

@@ -1,4 +1,4 @@
-"""The server's side of SCRAM: who is let in, and what the others are told."""
+"""The server's side of SCRAM: who is let in, and what the others are answered."""
 
 from __future__ import annotations
 

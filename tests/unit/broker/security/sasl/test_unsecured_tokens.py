@@ -51,7 +51,7 @@ def test_a_token_that_does_not_hold(changes: dict[str, Any]) -> None:
     assert refused.value.scope is None
 
 
-def test_a_token_without_the_scope_is_told_which() -> None:
+def test_a_token_without_the_scope_is_refused_with_what_it_lacks() -> None:
     with pytest.raises(TokenRefused) as refused:
         validate(encode_unsecured(GOOD), RequiredScope="a c")
     assert refused.value.scope == "[a, c]"

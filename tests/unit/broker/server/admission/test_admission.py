@@ -72,7 +72,7 @@ async def test_a_slow_peer_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["refuse", "lose", "fail"])
-async def test_whoever_is_not_let_in_is_forgotten(
+async def test_a_peer_that_is_not_let_in_is_forgotten(
     verdict: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate(verdict)

@@ -13,16 +13,16 @@ RATE = "connection_creation_rate"
 
 
 class Listener:
-    """A listener that notes what it is told."""
+    """A listener that counts its notifications."""
 
     def __init__(self, name: str, silent_since: float | None = None) -> None:
         self.name = name
         self.since = silent_since
-        self.told = 0
+        self.notified = 0
         self.closed_count = 0
 
     def limits_changed(self) -> None:
-        self.told += 1
+        self.notified += 1
 
     def silent_since(self) -> float | None:
         return self.since
@@ -49,14 +49,14 @@ def test_a_broker_and_each_listener_have_a_limit() -> None:
     assert (quotas.limit_reached("A"), quotas.limit_reached("B")) == (None, None)
 
 
-def test_listeners_hear_of_room() -> None:
+def test_listeners_are_notified_of_room() -> None:
     quotas, listener = ConnectionQuotas(ConnectionLimits(max_connections=1)), Listener("A")
     quotas.add(listener)
     opened(quotas, "A")
     quotas.closed("A", HOST)
-    assert listener.told == 1
+    assert listener.notified == 1
     quotas.limit(ConnectionLimits(max_connections=2))
-    assert listener.told == 2
+    assert listener.notified == 2
 
 
 def test_the_brokers_listener_has_only_its_own_limits() -> None:

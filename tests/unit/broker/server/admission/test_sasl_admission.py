@@ -1,4 +1,4 @@
-"""Logins over loopback: who is let in, what the others are told, and what nobody may do before."""
+"""Logins over loopback: who is let in, what others are answered, and what nobody may do before."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_delegation_token_stands_for_its_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "user", "told"),
+    ("mechanism", "user", "answered"),
     [
         ("PLAIN", "alice", REFUSED),
         ("PLAIN", "nobody", REFUSED),
@@ -80,15 +80,15 @@ async def test_a_delegation_token_stands_for_its_owner() -> None:
         ),
     ],
 )
-async def test_a_wrong_password_is_told_and_logged_without_it(
-    mechanism: str, user: str, told: str, caplog: pytest.LogCaptureFixture
+async def test_a_wrong_password_is_refused_and_not_logged(
+    mechanism: str, user: str, answered: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         async with sasl_server() as server:
             with pytest.raises(AuthenticationFailed) as refused:
                 async with server.connection(mechanism, user, "guessed"):
                     pass
-    assert refused.value.reason.endswith(told)
+    assert refused.value.reason.endswith(answered)
     [line] = [record.getMessage() for record in caplog.records if "refused" in record.msg]
     assert line.startswith(f"login refused host=127.0.0.1 listener=L mechanism={mechanism} reason=")
     assert line.endswith(f" user={user!r}")
@@ -169,7 +169,7 @@ async def test_a_refused_client_waits_for_its_answer() -> None:
 
 
 @pytest.mark.parametrize("is_refused_first", [True, False])
-async def test_whoever_goes_on_after_a_refusal_or_without_a_login_is_not_served(
+async def test_a_peer_that_goes_on_after_a_refusal_or_without_a_login_is_not_served(
     is_refused_first: bool,
 ) -> None:
     """Also where the request comes in one packet with the login that fails."""
@@ -225,7 +225,7 @@ async def test_what_is_no_login_ends_the_connection(
 
 
 @pytest.mark.parametrize("size", [-1, 1001, 1 << 30])
-async def test_a_message_of_an_odd_size_is_not_waited_for(size: int) -> None:
+async def test_a_message_of_an_impossible_size_is_not_waited_for(size: int) -> None:
     async with sasl_server(sasl_server_max_receive_size="1000") as server:
         client = await client_of(server)
         await client.stream.send_all(struct.pack(">i", size))
@@ -266,7 +266,7 @@ async def test_a_login_that_stalls_ends(autojump_clock: trio.testing.MockClock) 
 
 
 @pytest.mark.parametrize("said", [b"", b"\0\0\0\x0a\0\x12"])
-async def test_a_peer_that_only_looks_whether_somebody_listens_is_no_news(
+async def test_a_probe_of_the_port_is_not_logged(
     said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Load balancers do, again and again."""

@@ -96,7 +96,7 @@ async def test_many_clients_at_once() -> None:
 
 
 @pytest.mark.parametrize("fault", ["stranger", "none", "unmapped"])
-async def test_who_is_not_let_in_hears_why(fault: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_is_not_let_in_learns_why(fault: str, caplog: pytest.LogCaptureFixture) -> None:
     server = material(SERVER, CA, client_auth="required")
     client, rules, reason = {
         "stranger": (material(Authority().client("m"), CA), "", "TLS: the certificate of the peer"),

@@ -81,7 +81,7 @@ def batch_of(size_bytes: int, acks: int = 1) -> ProduceRequest:
     return ProduceRequest(acks=acks, transactional_id="x" * size_bytes)
 
 
-def test_a_producer_is_told_how_long_its_connection_is_muted() -> None:
+def test_a_response_says_how_long_the_connection_is_muted() -> None:
     """What it has sent counts whole, with all that goes around it."""
     server = Server(ApiKey.PRODUCE, lambda *_: ProduceResponse(), producer_byte_rate=1000.0)
     assert server.send(batch_of(9000), 8, ProduceResponse).throttle_time_ms == 0
@@ -173,7 +173,7 @@ def test_the_time_of_steps_and_of_encoding_counts(where: str) -> None:
     assert second.throttle_time_ms > 0
 
 
-def test_a_longer_wait_that_the_controller_has_told_stays() -> None:
+def test_a_longer_throttle_time_of_the_controller_stays() -> None:
     server = Server(
         ApiKey.CREATE_TOPICS,
         lambda *_: CreateTopicsResponse(throttle_time_ms=7000),
@@ -241,16 +241,16 @@ async def test_a_muted_connection_is_answered_at_once_and_served_later() -> None
             await client.send(0, 8, number, body)
         await client.send(18, 0, 3, b"")
         number, answer = await client.receive()
-        told_ms = decode(ProduceResponse, 8, answer)[0].throttle_time_ms
-        assert (number, 150 < told_ms < 300) == (1, True)
+        throttle_ms = decode(ProduceResponse, 8, answer)[0].throttle_time_ms
+        assert (number, 150 < throttle_ms < 300) == (1, True)
         assert trio.current_time() - began < 0.1
         await other.send(18, 0, 9, b"")
         await other.receive()
         assert trio.current_time() - began < 0.1
         assert (await client.receive())[0] == 2
-        assert trio.current_time() - began >= told_ms / 1000
+        assert trio.current_time() - began >= throttle_ms / 1000
         assert (await client.receive())[0] == 3
-        assert trio.current_time() - began >= 2 * told_ms / 1000
+        assert trio.current_time() - began >= 2 * throttle_ms / 1000
 
 
 async def test_a_muted_connection_ends_with_its_listener() -> None:

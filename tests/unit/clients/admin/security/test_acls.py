@@ -118,7 +118,7 @@ async def test_each_creation_has_its_own_outcome() -> None:
     )
 
 
-async def test_a_deletion_tells_what_is_gone() -> None:
+async def test_a_deletion_returns_what_was_deleted() -> None:
     """An entry that could not be deleted fails its filter."""
 
     def answer(node: FakeNode, request: DeleteAclsRequest) -> DeleteAclsResponse:

@@ -27,7 +27,7 @@ from tests.unit.clients.fake_cluster import FakeNode, fake_cluster
 
 
 async def test_described() -> None:
-    """Names, defaults and whatever is given are told apart, in the question and in the answer."""
+    """Names, defaults and any given entity are distinguished, in the question and in the answer."""
     asked: list[DescribeClientQuotasRequest] = []
 
     def answer(

@@ -39,7 +39,7 @@ def test_where_it_begins(given: dict[str, Any], start: Start) -> None:
     assert options(**given).start(NOW_MS) == start
 
 
-def test_it_waits_for_a_count_or_where_told_to() -> None:
+def test_it_waits_for_a_count_or_with_the_option() -> None:
     assert not options().is_following
     assert options(count=1).is_following
     assert options(follow=True).is_following

@@ -43,7 +43,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Group:
-    """The coordinator's answers, and what it and the application were told, in order."""
+    """The coordinator's answers, and what reached it and the application, in order."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
@@ -82,11 +82,11 @@ class Group:
         if assigned is not None:
             self.assigned = None
             topic_id = self.cluster.topics["t"].topic_id
-            told = answer(self.epoch, {topic_id: assigned})
+            response = answer(self.epoch, {topic_id: assigned})
         else:
-            told = answer(self.epoch)
-        told.heartbeat_interval_ms = self.interval_ms
-        return told
+            response = answer(self.epoch)
+        response.heartbeat_interval_ms = self.interval_ms
+        return response
 
     def _fetch(self, node: FakeNode, request: OffsetFetchRequest) -> OffsetFetchResponse:
         self.fetches.append(request)
@@ -173,7 +173,7 @@ async def positioned(consumer: Consumer, *partitions: TopicPartition) -> None:
 
 
 async def test_joins_reads_and_leaves() -> None:
-    """It names itself, tells what it owns, asks for offsets as the member, and leaves with -1."""
+    """It names itself, sends what it owns, asks for offsets as the member, and leaves with -1."""
     async with running() as (consumer, group):
         await positioned(consumer, T0, T1)
         joining = group.heartbeats[0]
@@ -198,7 +198,7 @@ async def test_joins_reads_and_leaves() -> None:
 
 
 async def test_commits_then_revokes_then_acknowledges() -> None:
-    """Only after that somebody else may get the partition."""
+    """Only after that another member may get the partition."""
     async with running() as (consumer, group):
         await positioned(consumer, T0, T1)
         await poll_until(consumer, lambda: "owns [0, 1]" in group.log)
@@ -237,23 +237,23 @@ async def test_fenced_members_lose_their_partitions_and_come_back() -> None:
 
 
 async def test_a_commit_waits_for_the_newer_epoch() -> None:
-    """STALE_MEMBER_EPOCH hastens the heartbeat that tells it, whoever waits for the commit."""
+    """STALE_MEMBER_EPOCH hastens the heartbeat that brings it, whoever waits for the commit."""
     async with running(enable_auto_commit=False, interval_ms=60_000) as (consumer, group):
         await poll_until(consumer, lambda: "owns [0, 1]" in group.log)
         group.epoch += 1
         await consumer.commit({T0: 5})
         epochs = [each.generation_id_or_member_epoch for each in group.commits]
         assert (epochs[0], epochs[-1]) == (1, 2)
-        told: list[Any] = []
+        outcomes: list[Any] = []
         group.epoch += 1
-        consumer.commit_async({T0: 6}, lambda offsets, error: told.append(error))
-        await poll_until(consumer, lambda: bool(told))
-        assert told == [None]
+        consumer.commit_async({T0: 6}, lambda offsets, error: outcomes.append(error))
+        await poll_until(consumer, lambda: bool(outcomes))
+        assert outcomes == [None]
         assert group.commits[-1].generation_id_or_member_epoch == 3
 
 
 async def test_a_member_that_is_not_known_cannot_commit() -> None:
-    """The application learns it from its commit; the next heartbeat tells the member."""
+    """The application learns it from its commit; the next heartbeat informs the member."""
     async with running(enable_auto_commit=False) as (consumer, group):
         group.commit_refusals = [ErrorCode.UNKNOWN_MEMBER_ID]
         with pytest.raises(CommitFailedError):
@@ -266,7 +266,7 @@ async def test_a_member_that_is_not_known_cannot_commit() -> None:
 
 
 async def test_lost_answers_and_a_coordinator_that_moves() -> None:
-    """The member keeps what it owns, and tells all of it to whoever coordinates the group next."""
+    """The member keeps what it owns, and sends all of it to the next coordinator."""
     async with running() as (consumer, group):
         await poll_until(consumer, lambda: "owns [0, 1]" in group.log)
         group.log.clear()
@@ -313,7 +313,7 @@ async def test_patterns_that_the_broker_resolves() -> None:
 
 
 async def test_brokers_without_the_protocol() -> None:
-    """The program is told which setting does not go with them."""
+    """The error names the setting that does not go with them."""
     async with fake_cluster() as cluster:
         Group(cluster)
         cluster.max_versions[ApiKey.CONSUMER_GROUP_HEARTBEAT] = -1

@@ -48,7 +48,7 @@ def test_who_was_thrown_out_stays_the_owner_of_what_it_read() -> None:
 
 
 def test_a_refused_commit_hastens_the_heartbeat() -> None:
-    """The coordinator then tells the epoch that the commit lacked, or that the member is out."""
+    """The coordinator then sends the epoch that the commit lacked, or that the member is out."""
     who, member = standing()
     member.heartbeat_answered(member.heartbeat(0), answer(4, {A: []}), 0)
     step = member.step(0)

@@ -1,4 +1,4 @@
-"""What heartbeats of consumer groups tell, and what they leave out."""
+"""What heartbeats of consumer groups carry, and what they leave out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made(**settings: Any) -> ConsumerHeartbeatRequests:
     return heartbeats
 
 
-def test_the_first_tells_everything() -> None:
+def test_the_first_heartbeat_is_full() -> None:
     """Also the rack, the assignor and how long a rebalance may take the member."""
     heartbeats = made(
         client_rack="r",
@@ -35,7 +35,7 @@ def test_the_first_tells_everything() -> None:
     assert (first.topic_partitions, first.subscribed_topic_regex) == ([], None)
 
 
-def test_later_ones_tell_what_has_changed() -> None:
+def test_later_ones_carry_what_has_changed() -> None:
     heartbeats = made()
     heartbeats.make("m", 0, None)
     quiet = heartbeats.make("m", 1, None)
@@ -51,7 +51,7 @@ def test_later_ones_tell_what_has_changed() -> None:
     assert heartbeats.make("m", 1, {}).subscribed_topic_names is None
 
 
-def test_a_pattern_is_told_and_taken_back() -> None:
+def test_a_pattern_is_sent_and_withdrawn() -> None:
     """An empty one means that there is none any more."""
     heartbeats = made()
     heartbeats.topics, heartbeats.pattern = frozenset(), "x.*"
@@ -64,7 +64,7 @@ def test_a_pattern_is_told_and_taken_back() -> None:
     assert heartbeats.make("m", 1, None).subscribed_topic_regex is None
 
 
-def test_after_a_lost_answer_everything_is_told_again() -> None:
+def test_after_a_lost_answer_everything_is_sent_again() -> None:
     """Such a heartbeat is answered with the assignment, which the lost answer may have held."""
     heartbeats = made()
     heartbeats.make("m", 0, None)

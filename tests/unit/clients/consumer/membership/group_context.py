@@ -43,7 +43,7 @@ ASSIGNORS: dict[str, Callable[[], list[Any]]] = {
 
 
 class Coordinator:
-    """The classic protocol, without timers: whoever misses a rebalance is thrown out by hand."""
+    """The classic protocol, without timers: a member that misses a rebalance is removed by hand."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -99,7 +99,7 @@ class Coordinator:
             for request in self.members.values()
         ]
         chosen = next(name for name in names[0] if all(name in each for each in names))
-        told = [
+        listed = [
             JoinGroupResponseMember(
                 member_id=member,
                 group_instance_id=request.group_instance_id,
@@ -116,7 +116,7 @@ class Coordinator:
                     protocol_name=chosen,
                     leader=self.leader,
                     member_id=member,
-                    members=told if member == self.leader else [],
+                    members=listed if member == self.leader else [],
                 )
             )
 

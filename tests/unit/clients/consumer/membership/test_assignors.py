@@ -38,7 +38,7 @@ def wants(*topics: str) -> MemberSubscription:
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c.assignor}-{i}" for i, c in enumerate(CASES)])
 def test_as_java(case: Case) -> None:
-    """Every member is told the same bytes as by Java's assignor."""
+    """Every member is sent the same bytes as by Java's assignor."""
     check_case(case)
 
 
@@ -124,7 +124,7 @@ def test_cooperative_gives_a_moving_partition_to_nobody_at_first() -> None:
 
 
 def test_user_data_is_remembered() -> None:
-    """A sticky member tells its assignment, a cooperative one its generation."""
+    """A sticky member sends its assignment, a cooperative one its generation."""
     sticky, cooperative = StickyAssignor(), CooperativeStickyAssignor()
     assert sticky.user_data(["a"]) is None
     assert cooperative.user_data(["a"]) == b"\xff\xff\xff\xff"

@@ -40,7 +40,7 @@ def test_heartbeats_follow_each_interval_and_soon_after_a_failure() -> None:
     assert liveness.next_heartbeat_ms == 7_150
 
 
-def test_a_session_is_over_when_nothing_was_heard_for_its_time() -> None:
+def test_a_session_is_over_when_nothing_came_for_its_time() -> None:
     liveness = Liveness(CONFIG)
     liveness.joined(1_000)
     liveness.heartbeat_sent(4_000)

@@ -1,4 +1,4 @@
-"""Members of a group, one and several, against a small coordinator that does as it is told."""
+"""Members of a group, one and several, against a small scripted coordinator."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_backs_off_where_the_coordinator_has_to_settle(code: ErrorCode) -> None:
         ErrorCode.INVALID_SESSION_TIMEOUT,
     ],
 )
-def test_what_cannot_be_repaired_is_told_each_time(code: ErrorCode) -> None:
+def test_what_cannot_be_repaired_is_raised_each_time(code: ErrorCode) -> None:
     """The member has failed, and says why."""
     core = alone()
     core.step(0)
@@ -317,7 +317,7 @@ def test_session_is_over_when_nothing_was_heard() -> None:
     assert not core.session_is_over(13_002)
 
 
-def test_rebalance_told_by_heartbeat() -> None:
+def test_rebalance_reported_by_heartbeat() -> None:
     """An eager member gives up everything first, and keeps its heart beating meanwhile."""
     core = stable()
     request = beat(core, 3_000)
@@ -457,7 +457,7 @@ def test_two_members_share(assignors: str) -> None:
 
 
 def test_eager_members_give_up_everything() -> None:
-    """They are told of all partitions each time."""
+    """They are given all partitions each time."""
     coordinator = Coordinator()
     first = Member(coordinator, COUNTS, ["a"])
     settle(first)

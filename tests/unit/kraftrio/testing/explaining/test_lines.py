@@ -45,7 +45,7 @@ async def test_lines(kafka_world: KafkaWorld) -> None:
     assert not _asked(kafka_world, "Fetch")
 
 
-async def test_links_that_are_cut_are_told(kafka_world: KafkaWorld) -> None:
+async def test_cut_links_are_in_the_story(kafka_world: KafkaWorld) -> None:
     await kafka_world.create_topic("orders")
     kafka_world.links.cut("n1", "test")
     kafka_world.links.heal()

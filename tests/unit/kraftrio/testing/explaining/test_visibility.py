@@ -1,4 +1,4 @@
-"""Why records are not visible: each reason is brought about in a world, and told with its event."""
+"""Why records are not visible: each reason is caused in a world, and given with its event."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from kraftrio.testing import KafkaWorld
 async def _member(
     world: KafkaWorld, protocol: Literal["classic", "consumer"] = "classic"
 ) -> AsyncIterator[tuple[list[bytes | None], list[str]]]:
-    """A member of the group "billing": what it has read, and what it was told."""
+    """A member of the group "billing": what it has read, and its listener's calls."""
     read: list[bytes | None] = []
-    told: list[str] = []
+    calls: list[str] = []
 
     async def consume() -> None:
         async with Consumer(
@@ -28,29 +28,29 @@ async def _member(
             group_protocol=protocol,
             auto_offset_reset="earliest",
         ) as consumer:
-            await consumer.subscribe("orders", listener=_Listener(told))
+            await consumer.subscribe("orders", listener=_Listener(calls))
             async for record in consumer.committed():
                 read.extend([record.value])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(consume)
         await world.group("billing").stable(members=1)
-        yield read, told
+        yield read, calls
         nursery.cancel_scope.cancel()
 
 
 class _Listener(RebalanceListener):
-    def __init__(self, told: list[str]) -> None:
-        self._told = told
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self._told.append(f"assigned {len(partitions)}")
+        self._calls.append(f"assigned {len(partitions)}")
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self._told.append(f"revoked {len(partitions)}")
+        self._calls.append(f"revoked {len(partitions)}")
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self._told.append(f"lost {len(partitions)}")
+        self._calls.append(f"lost {len(partitions)}")
 
 
 async def test_a_leader_moves(kafka_world: KafkaWorld) -> None:
@@ -107,16 +107,16 @@ async def test_a_group_is_rebalanced(
     with pytest.raises(ValueError, match="group 'billing' has no members: wait with"):
         await kafka_world.rebalance("billing")
     await kafka_world.create_topic("orders", 4)
-    async with _member(kafka_world, protocol) as (read, told):
-        assert told == ["assigned 4"]
+    async with _member(kafka_world, protocol) as (read, calls):
+        assert calls == ["assigned 4"]
         await kafka_world.rebalance("billing")
         await kafka_world.produce("orders", "one", partition=0)
         await kafka_world.produce("orders", "two", partition=3)
         await kafka_world.topic("orders").drained(by="billing")
         assert sorted(map(str, read)) == ["b'one'", "b'two'"]
-        given = sum(int(text.split()[1]) for text in told if text.startswith("revoked"))
-        got = sum(int(text.split()[1]) for text in told if text.startswith("assigned"))
-        assert given >= 2 and got == given + 4, told
+        given = sum(int(text.split()[1]) for text in calls if text.startswith("revoked"))
+        got = sum(int(text.split()[1]) for text in calls if text.startswith("assigned"))
+        assert given >= 2 and got == given + 4, calls
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -124,13 +124,13 @@ async def test_records_come_again(
     kafka_world: KafkaWorld, protocol: Literal["classic", "consumer"]
 ) -> None:
     await kafka_world.produce("orders", "one", "two", "three", partition=0)
-    async with _member(kafka_world, protocol) as (read, told):
+    async with _member(kafka_world, protocol) as (read, calls):
         await kafka_world.topic("orders").drained(by="billing")
         await kafka_world.deliver_again("billing", records=2)
         await kafka_world.topic("orders").drained(by="billing", timeout_s=60)
         assert read == [b"one", b"two", b"three", b"two", b"three"]
         assert await kafka_world.committed("billing") == {TopicPartition("orders", 0): 3}
-        assert "lost 1" in told
+        assert "lost 1" in calls
         await kafka_world.deliver_again("billing", records=100)
         await kafka_world.topic("orders").drained(by="billing", timeout_s=60)
         assert read[5:] == [b"one", b"two", b"three"]

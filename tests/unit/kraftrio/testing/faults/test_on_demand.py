@@ -49,7 +49,7 @@ async def test_a_disk_fails(kafka_world: KafkaWorld) -> None:
 
 @pytest.mark.kafka(brokers=1)
 async def test_the_only_disk_is_full(kafka_world: KafkaWorld) -> None:
-    """The program is told."""
+    """The program gets an error."""
     await kafka_world.create_topic("orders", 1)
     kafka_world.node(1).fill_disk()
     async with Producer(kafka_world.bootstrap_servers, retries=0) as producer:

@@ -188,7 +188,7 @@ def test_one_that_stands_still_is_killed() -> None:
 
 @pytest.mark.kafka(scope="function")
 async def test_the_only_disk_is_full(kafka_broker: KafkaBroker) -> None:
-    """The program is told; a node that ends of it does not fail the test."""
+    """The program gets an error; a node that ends of it does not fail the test."""
     kafka_broker.create_topic("orders", 1)
     node = kafka_broker.node(1)
     node.fill_disk()

@@ -50,7 +50,7 @@ def test_a_plan_is_shrunk() -> None:
     assert shrunk(faults, lambda fewer: True) == []
 
 
-def test_faults_are_told() -> None:
+def test_faults_are_described() -> None:
     assert str(Fault(1, "kill", "n1", 2)) == "1.00 s: kill n1 for 2.00 s"
     assert str(Fault(1, "lose answer", "Produce")) == "1.00 s: lose answer Produce"
     assert str(Fault(1, "clock", "every", -2)) == "1.00 s: clock every by -2.00 s"

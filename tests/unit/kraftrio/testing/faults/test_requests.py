@@ -30,7 +30,7 @@ async def test_a_request_is_refused(kafka_world: KafkaWorld) -> None:
     assert story.count("PRODUCE of program is refused with NOT_ENOUGH_REPLICAS") == 2
 
 
-async def test_what_nobody_is_told_of_is_refused(kafka_world: KafkaWorld) -> None:
+async def test_a_produce_request_without_an_answer_is_refused(kafka_world: KafkaWorld) -> None:
     """With acks=0 there is no answer: the record is lost."""
     await kafka_world.create_topic("orders", 1)
     kafka_world.refuse("Produce", "NOT_ENOUGH_REPLICAS")

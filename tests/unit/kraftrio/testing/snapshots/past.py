@@ -1,6 +1,6 @@
 """A past to go back to: offsets of a group, a compacted topic, transactions, one of them open.
 
-What it is like is told by `picture`, of a world as of brokers with real sockets.
+What it is like is described by `picture`, for a world as of brokers with real sockets.
 """
 
 from __future__ import annotations

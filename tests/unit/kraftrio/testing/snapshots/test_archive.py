@@ -51,7 +51,7 @@ Member = tuple[tarfile.TarInfo, bytes]
 
 
 def _write(path: Path, members: Iterable[Member], **described: object) -> None:
-    """Write an archive as somebody else may have made it."""
+    """Write an archive as another program may have made it."""
     manifest = json.dumps({**DESCRIBED, **described}).encode()
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:

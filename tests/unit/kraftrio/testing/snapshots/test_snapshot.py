@@ -202,7 +202,7 @@ def test_how_long_it_takes(brokers: int) -> None:
 
 @pytest.mark.kafka(brokers=1)
 async def test_faults_of_a_fork(kafka_world: KafkaWorld) -> None:
-    """They, and what is told of it, are of its own clients' requests."""
+    """They, and what is reported of it, are of its own clients' requests."""
     await kafka_world.create_topic("orders")
     async with kafka_world.fork() as other:
         other.lose_answer("Produce")

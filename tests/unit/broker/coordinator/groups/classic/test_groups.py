@@ -58,7 +58,7 @@ def test_sync_waits_for_the_record(context: GroupContext) -> None:
 def test_assignment_that_cannot_be_stored(
     context: GroupContext, failure: ErrorCode, reported: ErrorCode
 ) -> None:
-    """Members hear a coordinator error, never the log's, and the group rebalances."""
+    """Members get a coordinator error, never the log's, and the group rebalances."""
     member, _ = context.start_member()
     context.advance(0)
     context.append_error = failure

@@ -179,7 +179,7 @@ def test_every_parked_request_is_answered_once(seeds: Sequence[int]) -> None:
 
 
 def test_unloading_at_any_time_answers_everybody() -> None:
-    """The partition moves away: NOT_COORDINATOR for whoever waits; late commits do no harm."""
+    """The partition moves away: NOT_COORDINATOR for all who wait; late commits do no harm."""
     for seed in range(100):
         members = Members(seed)
         for _ in range(seed):

@@ -27,7 +27,7 @@ Owned = dict[bytes, set[int]]
 
 
 def topic_id_of(name: str) -> bytes:
-    """A topic's id, which tells its name."""
+    """A topic's id, made from its name."""
     return name.encode().ljust(16, b"\0")[:16]
 
 

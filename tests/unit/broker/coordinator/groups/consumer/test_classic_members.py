@@ -220,7 +220,7 @@ def test_a_classic_member_that_does_not_come_is_fenced(context: ConsumerContext)
 def test_a_classic_member_that_is_told_to_join_has_its_rebalance_timeout(
     context: ConsumerContext,
 ) -> None:
-    """From the first time on that it was told."""
+    """From the first time on that it was asked to."""
     context.settings.values["consumer.session.timeout.ms"] = 10_000_000
     a, b = Member(context, "a"), ClassicMember(context)
     a.beat()

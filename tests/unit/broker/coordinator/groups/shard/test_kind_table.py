@@ -110,7 +110,7 @@ def test_each_kind_gets_what_is_its_own() -> None:
 
 
 def test_a_kind_is_made_when_it_is_needed_first() -> None:
-    """By a record, or by whoever asks for it; it stays the same one."""
+    """By a record, or by a request for it; it stays the same one."""
     kinds = new_table()
     assert list(kinds) == []
     assert kinds.made(Red) is None

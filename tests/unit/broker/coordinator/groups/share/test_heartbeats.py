@@ -278,7 +278,7 @@ def test_unknown_members_and_epochs(context: ShareContext) -> None:
 
 
 def test_a_member_may_join_again(context: ShareContext) -> None:
-    """It keeps its place, and hears what it has."""
+    """It keeps its place, and is answered with what it has."""
     epoch = context.share_join("a")
     again = context.share_beat("a", 0, ["topic"])
     assert (again.member_epoch, assigned(again)) == (epoch, {TOPIC: [0, 1, 2]})

@@ -65,7 +65,7 @@ class Client:
     standby: _Tasks = field(default_factory=dict)
 
     def request(self) -> StreamsGroupHeartbeatRequest:
-        """The next heartbeat; it tells all that the member has."""
+        """The next heartbeat, with all that the member has."""
         request = StreamsGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.member_id,

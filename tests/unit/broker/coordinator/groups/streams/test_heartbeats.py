@@ -121,7 +121,7 @@ def test_a_session_goes_on_with_heartbeats_that_change_nothing(context: StreamsC
     assert not context.group(GROUP).members
 
 
-def test_who_is_told_something_with_each_heartbeat(context: StreamsContext) -> None:
+def test_a_member_with_a_status_in_each_answer(context: StreamsContext) -> None:
     """That the application is to shut down, say."""
     beat(context, "m", 2, shutdown_application=True)
     assert not is_unchanged(context)

@@ -57,7 +57,7 @@ class Members(StreamsContext):
     def beat(
         self, member_id: str, epoch: int, owned: list[int] | None = None
     ) -> StreamsGroupHeartbeatResponse:
-        """Have a member heartbeat, and tell what it has."""
+        """Have a member heartbeat with what it has."""
         request = StreamsGroupHeartbeatRequest(
             group_id=GROUP, member_id=member_id, member_epoch=epoch
         )
@@ -78,7 +78,7 @@ def members() -> Members:
 
 
 def statuses(response: StreamsGroupHeartbeatResponse) -> list[int]:
-    """The codes of what a response tells."""
+    """The codes of a response's statuses."""
     return [one.status_code for one in response.status or ()]
 
 
@@ -107,7 +107,7 @@ def test_a_silent_member_goes_also_if_the_first_record_fails(members: Members) -
     assert not members.group(GROUP).has_member("a")
 
 
-def test_sessions_begin_anew_with_a_coordinator(members: Members) -> None:
+def test_sessions_begin_again_with_a_coordinator(members: Members) -> None:
     """Members that were loaded have a whole session."""
     members.join("a")
     members.advance(SESSION_MS - 1)

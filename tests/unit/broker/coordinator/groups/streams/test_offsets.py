@@ -88,7 +88,7 @@ def test_commits_of_an_earlier_epoch(context: GroupContext) -> None:
 
 def test_transactional_commits(context: GroupContext) -> None:
     """A producer that does not say for which member it commits is let through; one that does is
-    told of another epoch by a code that it knows."""
+    answered for another epoch with a code that it knows."""
     group = group_of(context)
     assert group.check_commit("", None, -1, transactional=True) is ErrorCode.NONE
     assert group.check_commit("m", None, 2, transactional=True) is ErrorCode.NONE

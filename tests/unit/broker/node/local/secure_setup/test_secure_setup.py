@@ -63,7 +63,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
         write_setup(setup_in(tmp_path / "file").files(NOW, PASSWORD))
 
 
-def test_clients_are_told_where_and_as_whom(tmp_path: Path) -> None:
+def test_client_files_say_where_and_as_whom(tmp_path: Path) -> None:
     setup = setup_in(tmp_path)
     texts = {Path(file.path).name: file.content.decode() for file in setup.files(NOW, PASSWORD)}
     java = parse_properties(texts["client.properties"])
