@@ -40,8 +40,8 @@ class LiveObjects:
 
 
 @contextmanager
-def making_what_stays() -> Iterator[None]:
-    """Look for no garbage while the body makes what stays, such as modules, and freeze that.
+def making_permanent_objects() -> Iterator[None]:
+    """Collect no garbage while the body makes permanent objects, such as modules; freeze them.
 
     Collections while a broker's modules are loaded take a tenth of its start, and find nothing.
     """

@@ -115,7 +115,7 @@ class MetadataFetcher:
         self._waited_for: list[_Round] = []  # those that have begun, and brought nothing yet
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._is_closed = False
-        self._fruitless = 0  # fetches in a row that brought nothing new
+        self._unchanged_count = 0  # fetches in a row that brought nothing new
 
     # -- what is wanted -------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class MetadataFetcher:
         """Have metadata fetched soon."""
         self._wanted.set()
 
-    def _hurry(self) -> None:
+    def _request_urgently(self) -> None:
         """Have metadata fetched at once: of a topic that nothing is known about."""
         self._wanted.set()
         self._urgent.set()
@@ -131,13 +131,13 @@ class MetadataFetcher:
     def pin_topics(self, topics: Iterable[str]) -> None:
         """Name the topics of interest, beside those in use."""
         if self._topics.pin(topics) - self.metadata.topics.keys():
-            self._hurry()
+            self._request_urgently()
 
     def use_topic(self, topic: str) -> None:
         """Keep metadata of a topic for a while from now on."""
         is_new = self._topics.use(topic, trio.current_time())
         if is_new and topic not in self.metadata.topics:
-            self._hurry()
+            self._request_urgently()
 
     async def refresh(self, timeout_s: float) -> None:
         """Fetch metadata now.
@@ -212,8 +212,10 @@ class MetadataFetcher:
             else:
                 self._wanted.set()
                 self._urgent = trio.Event()  # brokers that cannot be reached are not hurried
-            self._fruitless = 0 if _is_progress(before, self.metadata) else self._fruitless + 1
-            backoff_ms = self._backoff.jittered(max(self._fruitless - 1, 0), self._rng)
+            self._unchanged_count = (
+                0 if _is_progress(before, self.metadata) else self._unchanged_count + 1
+            )
+            backoff_ms = self._backoff.jittered(max(self._unchanged_count - 1, 0), self._rng)
             with trio.move_on_after(backoff_ms / 1000):
                 await self._urgent.wait()
             with trio.move_on_after(self._report_missing_topics()):

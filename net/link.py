@@ -7,7 +7,7 @@ Rules:
 3. The next attempt waits for a back-off, twice as long after each failure in a row up to a limit,
    with 20% jitter where randomness is given. Only the owner knows what success is: it calls
    `succeeded`, and the back-off starts over.
-4. `hurry` ends the wait for the next attempt; `redial` drops the connection as well, for a node
+4. `retry_now` ends the wait for the next attempt; `redial` drops the connection as well, for a node
    that has moved.
 
 Called by: what needs a node for longer than one call: the clients' nodes, the replica
@@ -136,7 +136,7 @@ class Link:
         failures, self._failures = self._failures, 0
         return failures > 0
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Make the next attempt due now."""
         now = trio.current_time()
         self._retry_at = min(self._retry_at, now)
@@ -146,7 +146,7 @@ class Link:
         """Give up the attempt or connection that there is; the next attempt is due at once."""
         self._redial_reason = reason
         self._attempt.cancel()
-        self.hurry()
+        self.retry_now()
 
     async def attempt(self, use: Use) -> Loss | None:
         """Connect once, and stay connected as long as `use` runs.
@@ -170,7 +170,7 @@ class Link:
                 self._failures += has_failed
         if self._redial_reason is not None:
             loss = Loss(self._redial_reason)
-            self.hurry()
+            self.retry_now()
         return loss
 
     async def rest(self) -> None:

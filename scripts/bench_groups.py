@@ -80,7 +80,7 @@ SETTINGS = (
 )
 
 
-class Group(Protocol):
+class BenchGroup(Protocol):
     """A group of some protocol, whose members are all here."""
 
     def settle(self) -> None:
@@ -159,7 +159,7 @@ def _measure_all_at_once(
     for group in groups:
         group.add_member()
     all_members = [member for group in groups for member in group.members]
-    everybody = HeartbeatGroup(all_members, clients[:_CONNECTIONS])
+    everybody = HeartbeatBenchGroup(all_members, clients[:_CONNECTIONS])
     began, cpu_s = time.perf_counter(), broker.cpu_s()
     while everybody.lap() or not all(group.is_settled() for group in groups):
         assert time.perf_counter() < began + _DEADLINE_S, "the groups do not settle"
@@ -209,7 +209,7 @@ def _check(response: Any) -> Any:
 def _measure_heartbeats(
     protocol: str,
     broker: RunningBroker,
-    groups: Sequence[Group],
+    groups: Sequence[BenchGroup],
     clients: list[WireClient],
     metrics: Metrics,
 ) -> None:
@@ -235,20 +235,22 @@ def _send_all(clients: Sequence[WireClient], lanes: Sequence[Sequence[bytes]]) -
                 client.receive_frame()
 
 
-def _group(protocol: str, group_id: str, topic: str, size: int, clients: list[WireClient]) -> Group:
+def _group(
+    protocol: str, group_id: str, topic: str, size: int, clients: list[WireClient]
+) -> BenchGroup:
     if protocol == "classic":
-        return ClassicGroup(group_id, size, clients)
-    member_type = StreamsMember if protocol == "streams" else HeartbeatMember
+        return ClassicBenchGroup(group_id, size, clients)
+    member_type = StreamsBenchMember if protocol == "streams" else HeartbeatBenchMember
     members = [member_type(protocol, group_id, topic) for _ in range(size)]
     partitions = LARGE if topic == _LARGE_TOPIC else MEMBERS
-    return HeartbeatGroup(members, clients[:_CONNECTIONS], partitions)
+    return HeartbeatBenchGroup(members, clients[:_CONNECTIONS], partitions)
 
 
 # --- groups of the new protocols: a member's heartbeat is all there is ---
 
 
 @dataclass
-class HeartbeatMember:
+class HeartbeatBenchMember:
     """A member of a consumer group or of a share group."""
 
     protocol: str
@@ -304,7 +306,7 @@ class HeartbeatMember:
         return request
 
 
-class StreamsMember(HeartbeatMember):
+class StreamsBenchMember(HeartbeatBenchMember):
     """A member of a streams group of one subtopology, which reads the topic and keeps no state."""
 
     version: ClassVar[int] = 0
@@ -340,11 +342,14 @@ class StreamsMember(HeartbeatMember):
         return is_news
 
 
-class HeartbeatGroup:
+class HeartbeatBenchGroup:
     """A group whose members heartbeat in turns until nothing changes any more."""
 
     def __init__(
-        self, members: list[HeartbeatMember], clients: Sequence[WireClient], partitions: int = 0
+        self,
+        members: list[HeartbeatBenchMember],
+        clients: Sequence[WireClient],
+        partitions: int = 0,
     ) -> None:
         self.members = members
         self._partitions = partitions
@@ -390,7 +395,7 @@ class HeartbeatGroup:
 # --- groups of the classic protocol: a member that joins waits for the others ---
 
 
-class ClassicGroup:
+class ClassicBenchGroup:
     """A group whose members join on a connection each, since a join waits."""
 
     def __init__(self, group_id: str, size: int, clients: list[WireClient]) -> None:

@@ -42,14 +42,14 @@ def make(root: Path, groups: list[str], stamp: str) -> int:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     # A moved checkout keeps scripts that name the old path; a broken python cannot install.
     if not is_same_root(venv, root) or not works(python):
-        say(f"making {venv} with Python {version} (first use, this takes a moment)")
+        report(f"making {venv} with Python {version} (first use, this takes a moment)")
         shutil.rmtree(venv, ignore_errors=True)
         if run([sys.executable, "-P", "-m", "venv", str(venv)]) != 0:
             return fail(f"could not make {venv} with {sys.executable}")
     else:
         groups += sorted(installed(venv) & extras_of(root) - set(groups))
         missing = [group for group in groups if not is_fresh(venv, group, stamp)]
-        say(f"renewing {venv} for {', '.join(missing)}")
+        report(f"renewing {venv} for {', '.join(missing)}")
     if install(root, python, groups) != 0:
         return fail(f"could not install {', '.join(groups)} of {root} into {venv}")
     for stale in venv.glob("stamp-*"):
@@ -118,14 +118,14 @@ def run(command: list[str]) -> int:
     return subprocess.run(command, stdout=sys.stderr, check=False).returncode
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Print what is going on, for the person who waits."""
     print(f"kraftrio: {text}", file=sys.stderr, flush=True)
 
 
 def fail(text: str) -> int:
     """Say what failed, after the output of what failed."""
-    say(text)
+    report(text)
     return 1
 
 

@@ -197,7 +197,7 @@ class ConfigHandlers:
         if (yield from is_excessive(request)):
             return refuse_excessive(request)
         request.resources = yield from listed(request.resources)
-        verdicts = yield from self._judge(request.resources, self._judge_replacement)
+        verdicts = yield from self._validated(request.resources, self._validate_replacement)
         forwarded = [
             one for one, verdict in zip(request.resources, verdicts, strict=True) if not verdict
         ]
@@ -224,8 +224,8 @@ class ConfigHandlers:
         if (yield from is_excessive(request)):
             return refuse_excessive(request)
         request.resources = yield from listed(request.resources)
-        verdicts = yield from self._judge(
-            request.resources, lambda one: self._judge_change(one, request.validate_only)
+        verdicts = yield from self._validated(
+            request.resources, lambda one: self._validate_change(one, request.validate_only)
         )
         forwarded = [
             one for one, verdict in zip(request.resources, verdicts, strict=True) if not verdict
@@ -260,8 +260,8 @@ class ConfigHandlers:
         )
         return decision.map(respond) if isinstance(decision, Deferred) else respond(decision)
 
-    def _judge(
-        self, resources: list[Any], judge: Callable[[Any], _Verdict | None]
+    def _validated(
+        self, resources: list[Any], validate: Callable[[Any], _Verdict | None]
     ) -> Work[list[_Verdict | None]]:
         count = Counter((one.resource_type, one.resource_name) for one in resources)
         verdicts: list[_Verdict | None] = []
@@ -272,13 +272,13 @@ class ConfigHandlers:
                 )
                 continue
             try:
-                verdicts.append(judge(resource))
+                verdicts.append(validate(resource))
             except KafkaError as error:
                 verdicts.append(_Verdict(error.code, error.message))
             yield None
         return verdicts
 
-    def _judge_replacement(self, resource: AlterConfigsResource) -> _Verdict | None:
+    def _validate_replacement(self, resource: AlterConfigsResource) -> _Verdict | None:
         kind, name = resource.resource_type, resource.resource_name
         _check_type(kind, (TOPIC, BROKER, GROUP, CLIENT_METRICS))
         _check_keys(resource, [one.name for one in resource.configs if one.value is None])
@@ -289,7 +289,7 @@ class ConfigHandlers:
         _check_named(kind, name)
         return None
 
-    def _judge_change(
+    def _validate_change(
         self, resource: IncrementalAlterConfigsResource, validate_only: bool
     ) -> _Verdict | None:
         kind, name = resource.resource_type, resource.resource_name

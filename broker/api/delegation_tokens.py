@@ -135,7 +135,7 @@ class DelegationTokenHandlers:
                 yield
         found = []
         for token in self._metadata.image.delegation_tokens.values():
-            if (owners is None or not owners.isdisjoint(_whose(token))) and _may_see(
+            if (owners is None or not owners.isdisjoint(_principals_of(token))) and _may_see(
                 token, context
             ):
                 found.append(_described(token, self._secret_key, context.api_version))
@@ -155,14 +155,14 @@ def _may_ask(context: RequestContext) -> bool:
     return context.principal != ANONYMOUS
 
 
-def _whose(token: DelegationToken) -> tuple[str, ...]:
-    """Those who have to do with a token."""
+def _principals_of(token: DelegationToken) -> tuple[str, ...]:
+    """The owner, requester and renewers of a token."""
     return (token.owner, token.requester, *token.renewers)
 
 
 def _may_see(token: DelegationToken, context: RequestContext) -> bool:
     return (
-        str(context.principal) in _whose(token)
+        str(context.principal) in _principals_of(token)
         or context.is_authorized(
             AclOperation.DESCRIBE, Resource(ResourceType.DELEGATION_TOKEN, token.token_id)
         )

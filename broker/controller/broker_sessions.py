@@ -32,7 +32,7 @@ from kraftrio.net.transport import Network
 
 _log = logging.getLogger("kraftrio.broker_sessions")
 
-_TRIAL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+_PROBE_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 _CONNECT_TIMEOUT_S = 1.0
 _NOT_LEADING = -1
 _NO_LEADER = -1
@@ -63,7 +63,7 @@ class BrokerSessions:
         self._node_id = node_id
         self._listener_name = listener_name
         self._sessions: dict[int, _Session] = {}
-        self._trials: set[tuple[int, int]] = set()
+        self._probes: set[tuple[int, int]] = set()
         self._known_epoch = _NOT_LEADING
         self._former_leader = _NO_LEADER
         self._tasks = OwnedTasks()
@@ -91,7 +91,7 @@ class BrokerSessions:
         del self._sessions[session.broker_id]
         if self._quorum.is_active_controller:
             self._tasks.start(
-                self._try_broker, session.broker_id, session.broker_epoch, self._epoch_led()
+                self._probe_broker, session.broker_id, session.broker_epoch, self._epoch_led()
             )
 
     def _on_leader_change(self, *_arguments: object) -> None:
@@ -120,37 +120,37 @@ class BrokerSessions:
         while not self._quorum.is_active_controller:
             if self._epoch_led() != leader_epoch:
                 return
-            await trio.sleep(_TRIAL_PAUSES_S[0])
+            await trio.sleep(_PROBE_PAUSES_S[0])
         async with trio.open_nursery() as nursery:
             former = self._quorum.image.broker(self._former_leader)
             if former is not None:
                 nursery.start_soon(
-                    self._try_broker, former.broker_id, former.broker_epoch, leader_epoch
+                    self._probe_broker, former.broker_id, former.broker_epoch, leader_epoch
                 )
             await trio.sleep(_FIRST_HEARTBEAT_S)
             for broker in self._quorum.image.alive_brokers():
                 if broker.broker_id != self._node_id:
                     nursery.start_soon(
-                        self._try_broker, broker.broker_id, broker.broker_epoch, leader_epoch
+                        self._probe_broker, broker.broker_id, broker.broker_epoch, leader_epoch
                     )
 
-    # -- the trial ------------------------------------------------------------------------------
+    # -- the probe ------------------------------------------------------------------------------
 
-    async def _try_broker(self, broker_id: int, broker_epoch: int, leader_epoch: int) -> None:
+    async def _probe_broker(self, broker_id: int, broker_epoch: int, leader_epoch: int) -> None:
         """Fence a broker that does not heartbeat and whose listener refuses; once at a time."""
-        trial = (broker_id, broker_epoch)
-        if trial in self._trials:
+        probe = (broker_id, broker_epoch)
+        if probe in self._probes:
             return
-        self._trials.add(trial)
+        self._probes.add(probe)
         try:
             if await self._is_refused(broker_id, broker_epoch, leader_epoch):
                 self._quorum.fence_broker(broker_id, broker_epoch)
         finally:
-            self._trials.discard(trial)
+            self._probes.discard(probe)
 
     async def _is_refused(self, broker_id: int, broker_epoch: int, leader_epoch: int) -> bool:
-        for pause_s in _TRIAL_PAUSES_S:
-            endpoint = self._endpoint_to_try(broker_id, broker_epoch, leader_epoch)
+        for pause_s in _PROBE_PAUSES_S:
+            endpoint = self._endpoint_to_probe(broker_id, broker_epoch, leader_epoch)
             if endpoint is None:
                 return False
             try:
@@ -167,7 +167,7 @@ class BrokerSessions:
             except ConnectionLost as lost:
                 if not lost.refused:
                     return False
-                if self._endpoint_to_try(broker_id, broker_epoch, leader_epoch) is None:
+                if self._endpoint_to_probe(broker_id, broker_epoch, leader_epoch) is None:
                     return False  # it heartbeats again
                 _log.debug(  # that it is fenced is logged once it is
                     "broker is gone, fencing it broker=%d epoch=%d reason=%s",
@@ -178,7 +178,7 @@ class BrokerSessions:
                 return True
         return False
 
-    def _endpoint_to_try(
+    def _endpoint_to_probe(
         self, broker_id: int, broker_epoch: int, leader_epoch: int
     ) -> Endpoint | None:
         """Where to connect to a broker; None when that is not needed any more."""

@@ -99,7 +99,7 @@ class _BrokerLink:
         """The newest image is published."""
         connection = self._link.connection
         if self._target in (None, target):
-            self._link.hurry()
+            self._link.retry_now()
         elif connection is not None:
             connection.close()
         else:

@@ -134,14 +134,14 @@ class ServerListener:
         """There may be room for a connection that waits."""
         self._limits_changed.set()
 
-    def silent_since(self) -> float | None:
-        """Since when the connection has been silent that has been so for longest."""
+    def idle_since(self) -> float | None:
+        """Since when the connection has been idle that has been so for longest."""
         return min((one.last_active for one in self._connections), default=None)
 
-    def close_most_silent(self) -> None:
+    def close_longest_idle(self) -> None:
         """Close that connection."""
-        silent = min(self._connections, key=lambda one: one.last_active)
-        client = silent.client
+        longest_idle = min(self._connections, key=lambda one: one.last_active)
+        client = longest_idle.client
         _log.warning(
             "connection closed to make room for brokers client=%s:%d listener=%s"
             " reason=max.connections",
@@ -149,7 +149,7 @@ class ServerListener:
             client.port,
             self.name,
         )
-        silent.close()
+        longest_idle.close()
 
     async def run(self) -> None:
         """Accept and serve until cancelled; then close every connection."""

@@ -214,9 +214,11 @@ class Positions:
                 continue
             if state.current_leader_epoch != leader_epoch:
                 continue  # there is a newer leader already
-            self._judge(state, found[state.topic_partition])
+            self._check_epoch_end(state, found[state.topic_partition])
 
-    def _judge(self, state: AssignedPartition, reported: EpochEnd | KafkaClientError) -> None:
+    def _check_epoch_end(
+        self, state: AssignedPartition, reported: EpochEnd | KafkaClientError
+    ) -> None:
         if isinstance(reported, UnsupportedVersionError):
             self._state.validated(state)  # the broker is too old to know
             return

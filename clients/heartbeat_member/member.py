@@ -149,7 +149,7 @@ class HeartbeatMember:
             self.member_epoch = JOIN_EPOCH
             self._heartbeats.forget()
             self._move(HeartbeatMemberState.JOINING)
-            self.pace.hasten()
+            self.pace.make_due()
 
     def _reconcile(self) -> Step:
         """Return how what is owned becomes what is assigned, as far as names are known."""
@@ -181,7 +181,7 @@ class HeartbeatMember:
     def subscribe(self) -> None:
         """Want to be in the group; what is wanted of it the heartbeats know."""
         self._is_subscribed = True
-        self.pace.hasten()
+        self.pace.make_due()
 
     def polled(self, now_ms: float) -> None:
         """The application polls."""
@@ -227,7 +227,7 @@ class HeartbeatMember:
         self._own(step.assigned)
         self._owned_ids = step.topic_ids
         self._move(HeartbeatMemberState.ACKNOWLEDGING)
-        self.pace.hasten()
+        self.pace.make_due()
 
     def _own(self, partitions: Partitions) -> None:
         self._changes += 1
@@ -323,7 +323,7 @@ class HeartbeatMember:
             return False
         self.failure = None
         self._move(HeartbeatMemberState.FENCED)
-        self.pace.hasten()
+        self.pace.make_due()
         return True
 
 

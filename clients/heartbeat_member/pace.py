@@ -55,7 +55,7 @@ class Pace:
         """When the next heartbeat is due."""
         return max(self._due_ms, self._retry_at_ms)
 
-    def hasten(self) -> None:
+    def make_due(self) -> None:
         """Have the next heartbeat sent now, unless the coordinator could not be reached."""
         self._due_ms = 0.0
 

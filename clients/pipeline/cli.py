@@ -248,7 +248,7 @@ def _fail(sentence: str, status: int = 1) -> int:
     return status
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
@@ -301,7 +301,7 @@ def _run(chosen: argparse.Namespace) -> None:
         trigger=chosen.trigger,
         exactly_once=chosen.exactly_once,
     )
-    trio.run(run, options, _say)
+    trio.run(run, options, _print_line)
 
 
 def _report(chosen: argparse.Namespace) -> None:
@@ -311,4 +311,4 @@ def _report(chosen: argparse.Namespace) -> None:
     spark = SparkOptions(chosen.master, chosen.jars, dict(chosen.conf), needs_kafka=False)
     brokers = find_brokers(chosen.bootstrap_server, chosen.config)
     options = ReportOptions(brokers, chosen.output, chosen.html, spark)
-    trio.run(report, options, _say)
+    trio.run(report, options, _print_line)

@@ -56,7 +56,7 @@ class Bars:
     ) -> None:
         self._progress.stop()
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Show a line above the bars."""
         if self._console.is_terminal:
             self._progress.console.print(line, markup=False, highlight=False)

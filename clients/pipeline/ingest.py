@@ -91,7 +91,7 @@ async def ingest(options: IngestOptions, bars: Bars) -> None:
         PipelineError, KafkaClientError: that could not be done; what was sent stays.
     """
     data = dataset.folder()
-    bars.say(f"reading {data}")
+    bars.print_line(f"reading {data}")
     rows = {table.name: await trio.to_thread.run_sync(Rows, table, data) for table in TABLES}
     brokers = options.brokers
     async with Admin(brokers.servers, client_id="flights-ingest", **brokers.security) as admin:
@@ -119,7 +119,7 @@ async def ingest(options: IngestOptions, bars: Bars) -> None:
                 await pace.wait(row)
             await sender.send(table, row)
         await sender.finish()
-    bars.say("all rows are in their topics")
+    bars.print_line("all rows are in their topics")
 
 
 async def _prepare(

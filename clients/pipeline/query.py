@@ -80,11 +80,11 @@ class RunOptions:
     retry_s: float = 300.0
 
 
-async def run(options: RunOptions, say: Callable[[str], None]) -> None:
+async def run(options: RunOptions, print_line: Callable[[str], None]) -> None:
     """Run the pipeline until it is done or stopped.
 
     Args:
-        say: shows the user a line.
+        print_line: shows the user a line.
 
     Raises:
         PipelineError: it cannot go on.
@@ -99,7 +99,7 @@ async def run(options: RunOptions, say: Callable[[str], None]) -> None:
         with open_folders(
             options.output, options.checkpoint, cluster_id, topics.ids_of(sources)
         ) as folders:
-            pipeline = _Pipeline(options, folders, admin, log_starts, say)
+            pipeline = _Pipeline(options, folders, admin, log_starts, print_line)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_signals, pipeline)
                 try:
@@ -140,13 +140,13 @@ class _Pipeline:
         folders: Folders,
         admin: Admin,
         log_starts: Offsets,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self.options = options
         self.folders = folders
         self.admin = admin
         self.log_starts = log_starts
-        self.say = say
+        self.print_line = print_line
         self.stopped = trio.Event()
         self.last_batch_id = -1
         self.seen_at = ""  # the time of the latest report that was looked at
@@ -164,7 +164,7 @@ class _Pipeline:
         Raises:
             PipelineError: one ended for good.
         """
-        self.say("starting Spark")
+        self.print_line("starting Spark")
         log = str(self.folders.log)
         try:
             spark = await self._unless_stopped(
@@ -175,7 +175,7 @@ class _Pipeline:
             try:
                 await self._commit()
                 while not await self._query_ended_well(spark):
-                    self.say("going on from the checkpoint")
+                    self.print_line("going on from the checkpoint")
                 await self._commit()
             finally:
                 await _quietly(spark.stop)
@@ -207,7 +207,7 @@ class _Pipeline:
             self.failing_since = self.failing_since or now
             if not is_of_brokers(error) or now - self.failing_since > self.options.retry_s:
                 raise
-            self.say(explain(error))
+            self.print_line(explain(error))
             with trio.move_on_after(_RETRY_PAUSE_S):
                 await self.stopped.wait()
         else:
@@ -221,7 +221,7 @@ class _Pipeline:
             while await _in_thread(lambda: query.isActive):
                 await self._report(query, publisher)
                 if self.stopped.is_set():
-                    self.say("stopping; the next run goes on where this one ends")
+                    self.print_line("stopping; the next run goes on where this one ends")
                     await _in_thread(query.stop)
                     break
                 with trio.move_on_after(_POLL_S):
@@ -276,7 +276,7 @@ class _Pipeline:
             batch = batches.read_progress(progress, counts, self.log_starts, latest)
             self.log_starts |= ended
             batches.append(self.folders.progress, batch)
-            self.say(batch.line())
+            self.print_line(batch.line())
             await self._commit()
 
     def _news(self, query: StreamingQuery) -> list[Any]:
@@ -308,6 +308,6 @@ class _Pipeline:
         try:
             await self.admin.alter_group_offsets(GROUP, offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
         except KafkaClientError as error:
-            self.say(f"the group {GROUP} does not know yet how far we are: {error}")
+            self.print_line(f"the group {GROUP} does not know yet how far we are: {error}")
         else:
             self.uncommitted = {}

@@ -35,7 +35,7 @@ from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.clients.producer.producer import Producer
 from kraftrio.net.transport import Network
-from kraftrio.testing.traffic.traffic import LOOKER_CLIENT_ID
+from kraftrio.testing.traffic.traffic import TEST_CLIENT_ID
 from kraftrio.wire.primitives import TopicPartition
 
 # A test waits for nothing: what is not there yet is asked for again at once.
@@ -68,7 +68,7 @@ class Contents:
             bootstrap_servers,
             network=network,
             rng=rng,
-            client_id=LOOKER_CLIENT_ID,
+            client_id=TEST_CLIENT_ID,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=_RETRY_BACKOFF_MS,
         )
@@ -133,7 +133,7 @@ class Contents:
             self._servers,
             network=self._network,
             rng=self._rng,
-            client_id=LOOKER_CLIENT_ID,
+            client_id=TEST_CLIENT_ID,
             request_timeout_ms=self._request_timeout_ms,
             retry_backoff_ms=_RETRY_BACKOFF_MS,
         ) as producer:
@@ -169,7 +169,7 @@ class Contents:
             self._servers,
             network=self._network,
             rng=self._rng,
-            client_id=LOOKER_CLIENT_ID,
+            client_id=TEST_CLIENT_ID,
             request_timeout_ms=self._request_timeout_ms,
             retry_backoff_ms=_RETRY_BACKOFF_MS,
             enable_auto_commit=False,
@@ -255,7 +255,7 @@ class Contents:
             assignor: that of a group of the classic protocol; None: it is one of KIP-848.
         """
         settings: ConsumerSettings = {
-            "client_id": LOOKER_CLIENT_ID,
+            "client_id": TEST_CLIENT_ID,
             "group_id": group_id,
             "enable_auto_commit": False,
         }

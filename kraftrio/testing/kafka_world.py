@@ -57,7 +57,7 @@ from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
-from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM
+from kraftrio.testing.traffic.traffic import PROGRAM, TEST_MACHINE
 from kraftrio.testing.waiting import LAST_EVENTS, Wait
 from kraftrio.testing.world_cluster import WorldCluster
 from kraftrio.wire.primitives import TopicPartition
@@ -167,7 +167,7 @@ class KafkaWorld(Subjects, DisturbedRequests):
         """
         cluster = self._running().cluster
         host = cluster.internet.hosts.get(name)
-        if name == LOOKER or (host is not None and host.is_node):
+        if name == TEST_MACHINE or (host is not None and host.is_node):
             raise ValueError(f"machine {name!r} is not one for clients: take another name")
         chance = self._world.rng(f"client-{next(self._machine_numbers)}-{name}")
         network = cluster.new_host(name)

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from kraftrio.clients.diagnostics.open_clients import open_clients
-from kraftrio.testing.traffic.traffic import LOOKER_CLIENT_ID
+from kraftrio.testing.traffic.traffic import TEST_CLIENT_ID
 
 
 class LeftOpen(AssertionError):
@@ -33,7 +33,7 @@ def new_clients(before: Collection[object]) -> list[object]:
     return [
         client
         for client in open_clients()
-        if client not in before and getattr(client, "config").client_id != LOOKER_CLIENT_ID  # noqa: B009
+        if client not in before and getattr(client, "config").client_id != TEST_CLIENT_ID  # noqa: B009
     ]
 
 

@@ -44,7 +44,7 @@ _SCOPES = ("function", "module", "session")
 
 
 @dataclass(frozen=True)
-class Wish:
+class ClusterRequest:
     """What a test asks for with the mark `kafka`."""
 
     scope: str = "function"
@@ -126,27 +126,27 @@ class BrokerPool:
         self._folders = folders
         self._shared: dict[str, KafkaCluster] = {}
 
-    def start(self, wish: Wish, brokers: int) -> KafkaCluster:
+    def start(self, requested: ClusterRequest, brokers: int) -> KafkaCluster:
         """Start a cluster of a test's own."""
         from kraftrio.testing.cluster import KafkaBroker, KafkaCluster
 
-        folder = self._folders.mktemp("kafka") if wish.disk == "folder" else None
+        folder = self._folders.mktemp("kafka") if requested.disk == "folder" else None
         make = KafkaBroker if brokers == 1 else functools.partial(KafkaCluster, brokers)
         return make(
-            config=wish.config,
+            config=requested.config,
             folder=folder,
-            in_process=wish.in_process,
-            start=wish.snapshot(brokers),
+            in_process=requested.in_process,
+            start=requested.snapshot(brokers),
         ).start()
 
     @contextmanager
-    def lend(self, wish: Wish, brokers: int) -> Iterator[KafkaCluster]:
+    def lend(self, requested: ClusterRequest, brokers: int) -> Iterator[KafkaCluster]:
         """Give a test a cluster, as it began, that others have had or will have."""
-        key = f"{brokers} {wish.key}"
+        key = f"{brokers} {requested.key}"
         cluster = self._shared.get(key)
         if cluster is None:
-            cluster = self._shared[key] = self.start(wish, brokers)
-        elif (snapshot := wish.snapshot(brokers)) is not None:
+            cluster = self._shared[key] = self.start(requested, brokers)
+        elif (snapshot := requested.snapshot(brokers)) is not None:
             cluster.restore(snapshot)
         else:
             cluster.reset()
@@ -168,31 +168,33 @@ def _refuse(text: str) -> NoReturn:
     pytest.fail(text, pytrace=False)
 
 
-def _wish(item: pytest.Item) -> Wish:
+def _requested(item: pytest.Item) -> ClusterRequest:
     mark = item.get_closest_marker("kafka")
     config = item.config
     default = config.getoption("--kafka-scope") or config.getini("kafka_scope")
     if mark is None:
-        return Wish(scope=default)
+        return ClusterRequest(scope=default)
     if mark.args:
         _refuse(f"@pytest.mark.kafka takes names only, such as brokers=3, not {mark.args[0]!r}")
-    known = list(Wish.__dataclass_fields__)
+    known = list(ClusterRequest.__dataclass_fields__)
     for name in mark.kwargs:
         if name not in known:
             _refuse(f"@pytest.mark.kafka knows no {name!r}: expected one of {', '.join(known)}")
-    wish = Wish(**{"scope": default, **mark.kwargs})
-    if wish.scope not in _SCOPES:
-        _refuse(f"@pytest.mark.kafka(scope={wish.scope!r}): expected function, module or session")
-    if wish.disk not in ("memory", "folder"):
-        _refuse(f"@pytest.mark.kafka(disk={wish.disk!r}): expected memory or folder")
-    if wish.start is not None and wish.scope != "function" and not wish.in_process:
+    requested = ClusterRequest(**{"scope": default, **mark.kwargs})
+    if requested.scope not in _SCOPES:
+        _refuse(
+            f"@pytest.mark.kafka(scope={requested.scope!r}): expected function, module or session"
+        )
+    if requested.disk not in ("memory", "folder"):
+        _refuse(f"@pytest.mark.kafka(disk={requested.disk!r}): expected memory or folder")
+    if requested.start is not None and requested.scope != "function" and not requested.in_process:
         _refuse(
             "@pytest.mark.kafka(start=..., in_process=False): brokers in a process of their own"
             " cannot go back for the next test; add scope='function'"
         )
-    if isinstance(wish.start, str | PathLike):
-        wish = replace(wish, start=str(item.path.parent / wish.start))
-    return wish
+    if isinstance(requested.start, str | PathLike):
+        requested = replace(requested, start=str(item.path.parent / requested.start))
+    return requested
 
 
 @pytest.fixture(scope="session")
@@ -212,30 +214,32 @@ def kafka_module_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brok
 
 
 @contextmanager
-def _provided(request: pytest.FixtureRequest, wish: Wish, brokers: int) -> Iterator[KafkaCluster]:
-    if wish.scope == "function":
+def _provided(
+    request: pytest.FixtureRequest, requested: ClusterRequest, brokers: int
+) -> Iterator[KafkaCluster]:
+    if requested.scope == "function":
         folders = request.getfixturevalue("tmp_path_factory")
-        cluster = BrokerPool(folders).start(wish, brokers)
+        cluster = BrokerPool(folders).start(requested, brokers)
         yield cluster
         cluster.stop()
     else:
-        pool: BrokerPool = request.getfixturevalue(f"kafka_{wish.scope}_pool")
-        with pool.lend(wish, brokers) as cluster:
+        pool: BrokerPool = request.getfixturevalue(f"kafka_{requested.scope}_pool")
+        with pool.lend(requested, brokers) as cluster:
             yield cluster
 
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     """One broker with real sockets, empty; see the mark `kafka`."""
-    with _provided(request, _wish(request.node), 1) as cluster:
+    with _provided(request, _requested(request.node), 1) as cluster:
         yield cast("KafkaBroker", cluster)
 
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """A replicated cluster with real sockets, empty; see the mark `kafka`."""
-    wish = _wish(request.node)
-    with _provided(request, wish, wish.brokers) as cluster:
+    requested = _requested(request.node)
+    with _provided(request, requested, requested.brokers) as cluster:
         yield cluster
 
 
@@ -281,9 +285,9 @@ def kafka_world(request: pytest.FixtureRequest) -> KafkaWorld:
 def _new_world(item: pytest.Item, seed: int, faults: Sequence[Fault]) -> KafkaWorld:
     from kraftrio.testing.kafka_world import KafkaWorld
 
-    wish = _wish(item)
-    start = wish.snapshot(wish.brokers)
-    return KafkaWorld(seed, wish.brokers, config=wish.config, faults=faults, start=start)
+    requested = _requested(item)
+    start = requested.snapshot(requested.brokers)
+    return KafkaWorld(seed, requested.brokers, config=requested.config, faults=faults, start=start)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -350,7 +354,7 @@ def _play_seeds(
         return play(seed, faults) is not None
 
     for seed in seeds:
-        faults = drawn(seed, _wish(item).brokers)
+        faults = drawn(seed, _requested(item).brokers)
         error = play(seed, faults)
         if error is None:
             continue

@@ -15,7 +15,7 @@ from kraftrio.testing.simulation.incarnation import current
 from kraftrio.testing.simulation.world import World
 from kraftrio.testing.snapshots.snapshot import Snapshot
 from kraftrio.testing.traffic.simulated import SimTraffic
-from kraftrio.testing.traffic.traffic import LOOKER
+from kraftrio.testing.traffic.traffic import TEST_MACHINE
 
 
 class WorldCluster:
@@ -61,7 +61,7 @@ class WorldCluster:
                 cluster.nodes[node_id].load(image)
         cluster.start()
         contents = Contents(
-            self.bootstrap_servers, cluster.new_host(LOOKER), self._world.rng(LOOKER)
+            self.bootstrap_servers, cluster.new_host(TEST_MACHINE), self._world.rng(TEST_MACHINE)
         )
         life = current.set(None)  # the observer is not a part of the program
         try:

@@ -166,8 +166,8 @@ def _check_epochs(
             index = bisect_right(starts, max(offset, log_start_offset)) - 1
             if index < 0 or entries[index].epoch != epoch:
                 reported_epochs.add(epoch)
-                said = "none" if index < 0 else str(entries[index].epoch)
-                fault = f"offset {offset} was written in epoch {epoch}, but it says {said}"
+                listed = "none" if index < 0 else str(entries[index].epoch)
+                fault = f"offset {offset} was written in epoch {epoch}, but it says {listed}"
                 yield Finding(path, fault, "followers may truncate too much", offset)
     if starts and starts[-1] > facts.end_offset:
         fault = f"epoch {entries[-1].epoch} begins with {starts[-1]}, beyond the end of the log"

@@ -137,14 +137,14 @@ class NodeLogins:
             raise StartError(str(error)) from error
         except SaslSettingsError as error:
             raise StartError(f"listener {name}: {error}") from error
-        self._know_itself(mechanism, entry.options)
+        self._add_own_credential(mechanism, entry.options)
         client_id = f"kraftrio-node-{self._config.node_id}"
         return SaslLogin(credentials, environment.run_in_thread, environment.rng, client_id)
 
-    def _know_itself(self, mechanism: str, options: Mapping[str, str]) -> None:
+    def _add_own_credential(self, mechanism: str, options: Mapping[str, str]) -> None:
         scram = ScramMechanism.of_name(mechanism)
         if scram is not None and options.get("tokenauth", "").lower() != "true":
-            self.users.know_itself(scram, options["username"], Secret(options["password"]))
+            self.users.add_own_credential(scram, options["username"], Secret(options["password"]))
 
     @property
     def provider_keys(self) -> ProviderKeys:

@@ -201,7 +201,7 @@ class LeaderFetcher:
 
     def _wake(self) -> None:
         self._sleep.deadline = min(self._sleep.deadline, trio.current_time())
-        self._link.hurry()
+        self._link.retry_now()
 
     def metadata_changed(self) -> None:
         """Rule 3."""

@@ -50,7 +50,7 @@ class MetadataUsers:
         self._is_current = False
         self._own: dict[ScramUser, ScramCredential] = {}
 
-    def know_itself(self, mechanism: ScramMechanism, user: str, password: Secret) -> None:
+    def add_own_credential(self, mechanism: ScramMechanism, user: str, password: Secret) -> None:
         """Rule 2: as whom this node logs in elsewhere."""
         if not self._is_current:
             self._own[ScramUser(user, mechanism)] = self._made(mechanism, password.reveal())

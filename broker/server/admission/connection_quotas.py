@@ -65,10 +65,10 @@ class CountedListener(Protocol):
     def limits_changed(self) -> None:
         """There may be room for a connection that waits."""
 
-    def silent_since(self) -> float | None:
+    def idle_since(self) -> float | None:
         """Since when the connection has been silent that has been so for longest."""
 
-    def close_most_silent(self) -> None:
+    def close_longest_idle(self) -> None:
         """Close that connection."""
 
 
@@ -162,7 +162,7 @@ class ConnectionQuotas:
         if not self._is_protected(name):
             self._pace.accepted(now_s)
         elif self.count > self.limits.max_connections:
-            self._close_most_silent()
+            self._close_longest_idle()
 
     def closed(self, name: str, host: str) -> None:
         """Count a connection no longer."""
@@ -172,14 +172,14 @@ class ConnectionQuotas:
             del self._of_address[host]
         self._notify_listeners()
 
-    def _close_most_silent(self) -> None:
+    def _close_longest_idle(self) -> None:
         """Make room for one of the protected listener (rule 3)."""
-        most_silent, since = None, float("inf")
+        longest_idle, since = None, float("inf")
         for listener in self._listeners:
-            silent_since = listener.silent_since()
-            if silent_since is None or self._is_protected(listener.name):
+            idle_since = listener.idle_since()
+            if idle_since is None or self._is_protected(listener.name):
                 continue
-            if silent_since < since:
-                most_silent, since = listener, silent_since
-        if most_silent is not None:
-            most_silent.close_most_silent()
+            if idle_since < since:
+                longest_idle, since = listener, idle_since
+        if longest_idle is not None:
+            longest_idle.close_longest_idle()

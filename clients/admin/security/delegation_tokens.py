@@ -33,7 +33,7 @@ from kraftrio.wire.messages.security import (
     RenewDelegationTokenResponse,
 )
 
-_AS_THE_BROKER_SAYS: Final = -1
+_BROKER_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _principal(what: str, given: str) -> tuple[str, str]:
 
 
 def _period(name: str, given: Milliseconds | None) -> int:
-    return _AS_THE_BROKER_SAYS if given is None else whole_milliseconds(name, given)
+    return _BROKER_DEFAULT if given is None else whole_milliseconds(name, given)
 
 
 def _token(reported: DescribedDelegationToken) -> DelegationToken:

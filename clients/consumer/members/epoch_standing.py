@@ -70,4 +70,4 @@ class EpochStanding:
 
     def refused(self, code: ErrorCode) -> None:
         """A commit was refused because of who sent it: the next heartbeat says why."""
-        self._member.pace.hasten()
+        self._member.pace.make_due()

@@ -57,7 +57,7 @@ class _FromBrokers:
     lag: int | None = None
 
 
-async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
+async def report(options: ReportOptions, print_line: Callable[[str], None]) -> None:
     """Write the page.
 
     Raises:
@@ -72,9 +72,9 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
         raise PipelineError(f"{options.html} is a folder, not a file")
     reported = _FromBrokers()
     if options.brokers is not None:
-        say(f"asking {options.brokers.servers} for the airlines' names")
+        print_line(f"asking {options.brokers.servers} for the airlines' names")
         reported = await _ask_brokers(options.brokers)
-    say(f"reading the results of {len(files)} days with Spark")
+    print_line(f"reading the results of {len(files)} days with Spark")
     folder = Path(tempfile.mkdtemp(prefix="kraftrio-report-"))
     log_path = folder / "spark.log"
     try:
@@ -94,7 +94,7 @@ async def report(options: ReportOptions, say: Callable[[str], None]) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise PipelineError(f"{options.html} cannot be written: {error.strerror}") from error
-    say(f"{options.html}: {len(text.encode()) / 1024:.0f} KiB, open it in a browser")
+    print_line(f"{options.html}: {len(text.encode()) / 1024:.0f} KiB, open it in a browser")
 
 
 async def _ask_brokers(brokers: BrokerAccess) -> _FromBrokers:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from kraftrio.testing.traffic.traffic import Talk, Traffic
+from kraftrio.testing.traffic.traffic import ClientConnection, Traffic
 from kraftrio.wire.codec.message import decode
 from kraftrio.wire.protocol.api import APIS, ApiKey, decode_request, response_header_version
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
@@ -44,13 +44,18 @@ class Exchange:
     """
 
     def __init__(
-        self, number: int, talk: Talk, correlation_id: int, sent_s: float, frame: bytes
+        self,
+        number: int,
+        connection: ClientConnection,
+        correlation_id: int,
+        sent_s: float,
+        frame: bytes,
     ) -> None:
         self.number = number
-        self.connection = talk.number
-        self.machine = talk.machine
-        self.node = talk.node
-        self.key = talk.number, correlation_id
+        self.connection = connection.number
+        self.machine = connection.machine
+        self.node = connection.node
+        self.key = connection.number, correlation_id
         self.sent_s = sent_s
         self.reached_s: float | None = None
         self.answered_s: float | None = None
@@ -138,12 +143,12 @@ class Exchanges:
         """Whether everything that was ever asked of these nodes is kept."""
         return not self.has_past and self._count == len(self._kept)
 
-    def _on_sent(self, talk: Talk, frame: bytes) -> None:
+    def _on_sent(self, connection: ClientConnection, frame: bytes) -> None:
         key, version, correlation_id = _START.unpack_from(frame)
         if key in _LEFT_OUT or not _is_served(key, version):
             return
         self._count += 1
-        found = Exchange(self._count, talk, correlation_id, self._traffic.now_s(), frame)
+        found = Exchange(self._count, connection, correlation_id, self._traffic.now_s(), frame)
         self._open[found.key] = found
         self._kept.append(found)
         self._kept_bytes += len(frame)
@@ -153,18 +158,18 @@ class Exchanges:
             if self._open.get(oldest.key) is oldest:
                 del self._open[oldest.key]
 
-    def _on_reached(self, talk: Talk, frame: bytes) -> None:
-        found = self._open.get((talk.number, _START.unpack_from(frame)[2]))
+    def _on_reached(self, connection: ClientConnection, frame: bytes) -> None:
+        found = self._open.get((connection.number, _START.unpack_from(frame)[2]))
         if found is not None and found.reached_s is None:
             found.reached_s = self._traffic.now_s()
 
-    def _on_answered(self, talk: Talk, frame: bytes) -> None:
-        found = self._open.get((talk.number, _ID.unpack_from(frame)[0]))
+    def _on_answered(self, connection: ClientConnection, frame: bytes) -> None:
+        found = self._open.get((connection.number, _ID.unpack_from(frame)[0]))
         if found is not None and found.answered_s is None:
             found.answered_s, found.answer_frame = self._traffic.now_s(), frame
             self._kept_bytes += len(frame)
 
-    def _on_arrived(self, talk: Talk, frame: bytes) -> None:
-        found = self._open.pop((talk.number, _ID.unpack_from(frame)[0]), None)
+    def _on_arrived(self, connection: ClientConnection, frame: bytes) -> None:
+        found = self._open.pop((connection.number, _ID.unpack_from(frame)[0]), None)
         if found is not None:
             found.arrived_s = self._traffic.now_s()

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraftrio.testing.explaining.exchanges import Exchange
 from kraftrio.testing.story import Event
-from kraftrio.testing.traffic.traffic import LOOKER
+from kraftrio.testing.traffic.traffic import TEST_MACHINE
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import APIS, ApiKey
@@ -47,7 +47,7 @@ def lines_of(exchanges: Iterable[Exchange], topic_names: TopicNames) -> list[Eve
     return [
         line_of(exchange, topic_names)
         for exchange in exchanges
-        if exchange.api_key in (_OF_TESTS if exchange.machine == LOOKER else _OF_PROGRAMS)
+        if exchange.api_key in (_OF_TESTS if exchange.machine == TEST_MACHINE else _OF_PROGRAMS)
     ]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftrio.testing.explaining.evidence import Evidence, Place, batches_in
 from kraftrio.testing.explaining.exchanges import Exchange
-from kraftrio.testing.traffic.traffic import LOOKER
+from kraftrio.testing.traffic.traffic import TEST_MACHINE
 from kraftrio.wire.codec.message import records_view
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
@@ -109,7 +109,7 @@ def deliveries(evidence: Evidence, place: Place) -> list[FetchedRecord]:
     positions: dict[tuple[int, int], int] = {}  # of sessions, by connection
     found = []
     for exchange in evidence.exchanges:
-        if exchange.api_key != ApiKey.FETCH or exchange.machine == LOOKER:
+        if exchange.api_key != ApiKey.FETCH or exchange.machine == TEST_MACHINE:
             continue
         answer = exchange.answer
         session_id = exchange.request.session_id or (0 if answer is None else answer.session_id)

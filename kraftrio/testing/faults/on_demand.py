@@ -26,7 +26,7 @@ from kraftrio.testing.faults.requests import RequestFaults
 from kraftrio.testing.simulation.cluster import SimCluster, SimNode
 from kraftrio.testing.simulation.disk import BROKEN
 from kraftrio.testing.simulation.network import Internet
-from kraftrio.testing.traffic.traffic import LOOKER, Traffic
+from kraftrio.testing.traffic.traffic import TEST_MACHINE, Traffic
 
 # What a node says, and that it may end, when its disk does.
 _FULL = ("No space left", "disk full", "load failed")
@@ -168,7 +168,7 @@ class WorldFaults:
     def is_program(self, machine: str) -> bool:
         """Return whether a machine is one of the program's."""
         host = self.cluster.internet.hosts.get(machine)
-        return host is not None and not host.is_node and machine != LOOKER
+        return host is not None and not host.is_node and machine != TEST_MACHINE
 
     def node(self, node_id: int) -> NodeFaults:
         """A node by its id (ValueError: there is none)."""

@@ -23,7 +23,7 @@ from kraftrio.testing.local_nodes import LocalNode
 from kraftrio.testing.loop_thread import LoopThread
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.traffic.tapped import SocketTraffic
-from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM
+from kraftrio.testing.traffic.traffic import PROGRAM, TEST_MACHINE
 
 
 class ClusterNode:
@@ -163,7 +163,7 @@ class ClusterLinks:
         """Cut a machine off from all others, in both directions."""
         self._check(name)
         nodes = self._traffic.node_names
-        others = nodes if name not in nodes else nodes - {name} | {PROGRAM, LOOKER}
+        others = nodes if name not in nodes else nodes - {name} | {PROGRAM, TEST_MACHINE}
 
         def cut_all() -> None:
             for other in sorted(others):

@@ -25,7 +25,13 @@ from kraftrio.broker.node.node import Node
 from kraftrio.broker.server.context import Handler, RequestContext
 from kraftrio.testing.arguments import known_name
 from kraftrio.testing.arguments import seconds as check_seconds
-from kraftrio.testing.traffic.traffic import LOOKER, PROGRAM, OnFrame, Talk, Traffic
+from kraftrio.testing.traffic.traffic import (
+    PROGRAM,
+    TEST_MACHINE,
+    ClientConnection,
+    OnFrame,
+    Traffic,
+)
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import APIS, BROKER, ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
@@ -93,14 +99,17 @@ class RequestFaults:
             request,
             machine,
             "its answer is lost",
-            lambda talk, frame: talk.lose_answers(frame, after_s),
+            lambda connection, frame: connection.lose_answers(frame, after_s),
         )
 
     def delay(self, request: str, machine: str | None, *, seconds: float) -> None:
         """Let the next request of this kind arrive so much later, with all that follows it."""
         check_seconds("seconds", seconds)
         self._await(
-            request, machine, f"is {seconds:g} s late", lambda talk, _: talk.hold_up(seconds)
+            request,
+            machine,
+            f"is {seconds:g} s late",
+            lambda connection, _: connection.hold_up(seconds),
         )
 
     def duplicate(self, request: str, machine: str | None, *, after_s: float = 0.05) -> None:
@@ -111,7 +120,10 @@ class RequestFaults:
         """
         check_seconds("after_s", after_s)
         self._await(
-            request, machine, "comes twice", lambda talk, frame: talk.send_again(frame, after_s)
+            request,
+            machine,
+            "comes twice",
+            lambda connection, frame: connection.send_again(frame, after_s),
         )
 
     def refuse(self, request: str, machine: str | None, *, error: str) -> None:
@@ -148,12 +160,12 @@ class RequestFaults:
 
     # -- on the way -----------------------------------------------------------------------------
 
-    def _on_sent(self, talk: Talk, frame: bytes) -> None:
-        if not self._awaited or talk.machine == LOOKER:
+    def _on_sent(self, connection: ClientConnection, frame: bytes) -> None:
+        if not self._awaited or connection.machine == TEST_MACHINE:
             return
-        awaited = self._take(_API_KEY.unpack_from(frame)[0], talk.machine, is_refusal=False)
+        awaited = self._take(_API_KEY.unpack_from(frame)[0], connection.machine, is_refusal=False)
         if awaited is not None and awaited.happen is not None:
-            awaited.happen(talk, frame)
+            awaited.happen(connection, frame)
 
     # -- before the handlers ----------------------------------------------------------------------
 
@@ -179,7 +191,7 @@ class RequestFaults:
 
     def _refusal_of(self, context: RequestContext) -> _Awaited | None:
         machine = self._traffic.sender(context)
-        if machine is None or machine == LOOKER:
+        if machine is None or machine == TEST_MACHINE:
             return None
         return self._take(context.api_key, machine, is_refusal=True)
 

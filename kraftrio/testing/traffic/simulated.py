@@ -1,6 +1,6 @@
 """The traffic of a world in virtual time.
 
-Owns: `SimTraffic`, which listens to the network of a cluster, and `SimTalk`.
+Owns: `SimTraffic`, which listens to the network of a cluster, and `SimulatedConnection`.
 
 Called by: `kafka_world`.
 """
@@ -13,13 +13,13 @@ from kraftrio.broker.server.context import RequestContext
 from kraftrio.testing.simulation.cluster import BROKER_PORT, SimCluster
 from kraftrio.testing.simulation.network import HostNetwork, SimSocket
 from kraftrio.testing.traffic.frames import FRAME_SIZE, FrameCutter
-from kraftrio.testing.traffic.traffic import LOOKER, Talk, Traffic
+from kraftrio.testing.traffic.traffic import TEST_MACHINE, ClientConnection, Traffic
 
 _DUPLICATE_DEADLINE_S = 30.0
 
 
-class SimTalk(Talk):
-    """See `Talk`; with the four ends that frames come by."""
+class SimulatedConnection(ClientConnection):
+    """See `ClientConnection`; with the four ends that frames come by."""
 
     def __init__(self, sock: SimSocket, cluster: SimCluster) -> None:
         self.number = sock.connection_id
@@ -64,7 +64,7 @@ class SimTraffic(Traffic):
         self._cluster = cluster
         self._internet = cluster.internet
         self._nodes = {node.name for node in cluster.nodes.values()}
-        self._talks: dict[int, SimTalk] = {}
+        self._connections: dict[int, SimulatedConnection] = {}
         self._machines: dict[str, str] = {}  # by address
         self._internet.observers.append(self._on_send)
         self._internet.arrival_observers.append(self._on_arrival)
@@ -87,7 +87,7 @@ class SimTraffic(Traffic):
         clients = [
             known
             for known, host in self._internet.hosts.items()
-            if not host.is_node and known != LOOKER
+            if not host.is_node and known != TEST_MACHINE
         ]
         if name not in clients:
             raise ValueError(
@@ -103,7 +103,7 @@ class SimTraffic(Traffic):
         machine = self._machines.get(address)
         return None if machine is None or hosts[machine].is_node else machine
 
-    def _talk(self, sock: SimSocket) -> SimTalk | None:
+    def _connection_of(self, sock: SimSocket) -> SimulatedConnection | None:
         """The connection of a socket of a client; None: it is none, or with another cluster."""
         if (
             sock.peer_port != BROKER_PORT
@@ -111,23 +111,23 @@ class SimTraffic(Traffic):
             or sock.peer.host.name not in self._nodes
         ):
             return None
-        found = self._talks.get(sock.connection_id)
+        found = self._connections.get(sock.connection_id)
         if found is None:
-            found = self._talks[sock.connection_id] = SimTalk(sock, self._cluster)
+            found = self._connections[sock.connection_id] = SimulatedConnection(sock, self._cluster)
         return found
 
     def _on_send(self, sock: SimSocket, chunk: bytes) -> None:
-        if (talk := self._talk(sock)) is not None:
-            for frame in talk.sent.cut(chunk):
-                self.notify(self.on_sent, talk, frame)
-        elif (talk := self._talk(sock.peer)) is not None:
-            for frame in talk.answered.cut(chunk):
-                self.notify(self.on_answered, talk, frame)
+        if (connection := self._connection_of(sock)) is not None:
+            for frame in connection.sent.cut(chunk):
+                self.notify(self.on_sent, connection, frame)
+        elif (connection := self._connection_of(sock.peer)) is not None:
+            for frame in connection.answered.cut(chunk):
+                self.notify(self.on_answered, connection, frame)
 
     def _on_arrival(self, sock: SimSocket, piece: bytes) -> None:
-        if (talk := self._talk(sock)) is not None:
-            for frame in talk.reached.cut(piece):
-                self.notify(self.on_reached, talk, frame)
-        elif (talk := self._talk(sock.peer)) is not None:
-            for frame in talk.arrived.cut(piece):
-                self.notify(self.on_arrived, talk, frame)
+        if (connection := self._connection_of(sock)) is not None:
+            for frame in connection.reached.cut(piece):
+                self.notify(self.on_reached, connection, frame)
+        elif (connection := self._connection_of(sock.peer)) is not None:
+            for frame in connection.arrived.cut(piece):
+                self.notify(self.on_arrived, connection, frame)

@@ -28,11 +28,11 @@ from kraftrio.broker.server.context import RequestContext
 from kraftrio.net.transport import ACCEPT_BACKLOG, FileSender, ListeningSocket, SystemNetwork
 from kraftrio.testing.traffic.frames import FRAME_SIZE, FrameCutter
 from kraftrio.testing.traffic.traffic import (
-    LOOKER,
-    LOOKER_CLIENT_ID,
     PROGRAM,
+    TEST_CLIENT_ID,
+    TEST_MACHINE,
+    ClientConnection,
     OnFrame,
-    Talk,
     Traffic,
 )
 from kraftrio.wire.errors import RemoteProtocolError
@@ -61,7 +61,7 @@ class _Way:
         self.scope = trio.CancelScope()
 
 
-class TappedSocket(Talk):
+class TappedSocket(ClientConnection):
     """A connection that a node has accepted; looks like a non-blocking `socket.socket`."""
 
     def __init__(self, traffic: SocketTraffic, sock: socket.socket, node: str, port: int) -> None:
@@ -288,17 +288,17 @@ class SocketTraffic(Traffic):
     def note(self, kind: str, text: str) -> None:
         self._note("world", kind, text)
 
-    def notify(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
-        self.machines[talk.machine] = None
-        super().notify(listeners, talk, frame)
+    def notify(self, listeners: list[OnFrame], connection: ClientConnection, frame: bytes) -> None:
+        self.machines[connection.machine] = None
+        super().notify(listeners, connection, frame)
 
     def is_one(self, machine: str, name: str) -> bool:
         if machine == name:
             return True
-        return name == PROGRAM and machine != LOOKER and machine not in self.node_names
+        return name == PROGRAM and machine != TEST_MACHINE and machine not in self.node_names
 
     def check_client(self, name: str) -> None:
-        if name == LOOKER or name in self.node_names:
+        if name == TEST_MACHINE or name in self.node_names:
             raise ValueError(
                 f"machine={name!r} is no client of the program's: give its client id, or"
                 f" {PROGRAM!r} for all"
@@ -320,8 +320,8 @@ class SocketTraffic(Traffic):
         return self._machine_named(start.client_id)
 
     def _machine_named(self, client_id: str | None) -> str:
-        if client_id == LOOKER_CLIENT_ID:
-            return LOOKER
+        if client_id == TEST_CLIENT_ID:
+            return TEST_MACHINE
         name = client_id or PROGRAM
         return f"client-{name}" if name in self.node_names else name
 
@@ -363,11 +363,11 @@ class SocketTraffic(Traffic):
             tap.look_again()
 
     def send_again(
-        self, talk: TappedSocket, address: tuple[str, int], frame: bytes, after_s: float
+        self, connection: TappedSocket, address: tuple[str, int], frame: bytes, after_s: float
     ) -> None:
         """Send a request once more to the node that has it."""
         assert self.nursery is not None
-        self.nursery.start_soon(self._send_again, talk.node, address, frame, after_s)
+        self.nursery.start_soon(self._send_again, connection.node, address, frame, after_s)
 
     async def _send_again(
         self, node: str, address: tuple[str, int], frame: bytes, after_s: float

@@ -1,10 +1,10 @@
 """The frames between the clients of a test and its nodes, for observers and for faults.
 
-Owns: `Talk`, one connection of a client with a node, and `Traffic`, whose listeners are called with
-every frame on it. Rules:
+Owns: `ClientConnection`, one connection of a client with a node, and `Traffic`, whose listeners are
+called with every frame on it. Rules:
 1. Requests between nodes are left out.
 2. Watchers see a frame before it goes on, so that they may still keep it from going on.
-3. What the test itself asks for comes from the machine `LOOKER`.
+3. What the test itself asks for comes from the machine `TEST_MACHINE`.
 
 Called by: `explaining.exchanges` and `faults.requests`; `simulated` and `tapped` make it.
 """
@@ -18,16 +18,16 @@ from typing import Final
 from kraftrio.broker.server.context import RequestContext
 
 PROGRAM: Final = "program"  # the machine of the program under test; in links, all of its machines
-LOOKER: Final = "test"
-LOOKER_CLIENT_ID: Final = "kraftrio-testing"
+TEST_MACHINE: Final = "test"
+TEST_CLIENT_ID: Final = "kraftrio-testing"
 
 
-class Talk(ABC):
+class ClientConnection(ABC):
     """One connection of a client with a node.
 
     Attributes:
         number: distinguishes the connections of a run.
-        machine, node: who talks with whom, such as "program" and "n1".
+        machine, node: its two ends, such as "program" and "n1".
     """
 
     number: int
@@ -49,7 +49,7 @@ class Talk(ABC):
         """Send a request once more, by a connection of its own; its answer is dropped."""
 
 
-OnFrame = Callable[[Talk, bytes], object]
+OnFrame = Callable[[ClientConnection, bytes], object]
 
 
 class Traffic(ABC):
@@ -66,10 +66,10 @@ class Traffic(ABC):
         self.on_answered: list[OnFrame] = []
         self.on_arrived: list[OnFrame] = []
 
-    def notify(self, listeners: list[OnFrame], talk: Talk, frame: bytes) -> None:
+    def notify(self, listeners: list[OnFrame], connection: ClientConnection, frame: bytes) -> None:
         """Call listeners with a frame."""
         for listener in listeners:
-            listener(talk, frame)
+            listener(connection, frame)
 
     @abstractmethod
     def now_s(self) -> float:

@@ -6,7 +6,7 @@ import gc
 import weakref
 from contextlib import suppress
 
-from kraftrio.base.live_objects import LiveObjects, making_what_stays
+from kraftrio.base.live_objects import LiveObjects, making_permanent_objects
 
 
 class Knot:
@@ -51,7 +51,7 @@ def test_what_is_dropped_once_it_was_frozen_goes_when_there_is_twice_as_much() -
 def test_nothing_is_collected_while_what_stays_is_made() -> None:
     """Collections go on behind it, and pass over what was made, also when making it failed."""
     kept = []
-    with suppress(ImportError), making_what_stays():
+    with suppress(ImportError), making_permanent_objects():
         assert not gc.isenabled()
         kept.append(Knot())
         raise ImportError

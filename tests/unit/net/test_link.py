@@ -165,8 +165,8 @@ async def test_a_rest_can_be_cut_short(autojump_clock: trio.testing.MockClock) -
         nursery.start_soon(keep_for, link, 2)
         await trio.sleep(0.25)
         assert link.retry_at == pytest.approx(trio.current_time() + 0.75)
-        link.hurry()
-        link.hurry()
+        link.retry_now()
+        link.retry_now()
         assert link.retry_at == trio.current_time()
     assert network.times == [0, 0.25]
 

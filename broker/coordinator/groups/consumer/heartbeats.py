@@ -73,7 +73,7 @@ class ConsumerHeartbeats:
         records that are not committed yet.
         """
         group = self._parts.registry.get(request.group_id)
-        if not isinstance(group, ConsumerGroup) or not _says_nothing_new(request):
+        if not isinstance(group, ConsumerGroup) or not _is_unchanged(request):
             return None
         member = group.members.get(request.member_id)
         epoch = group.epoch
@@ -189,7 +189,7 @@ class ConsumerHeartbeats:
             )
 
 
-def _says_nothing_new(request: Request) -> bool:
+def _is_unchanged(request: Request) -> bool:
     """Whether a request has only what every heartbeat has, and what the member owns."""
     return (
         request.member_epoch > JOIN_EPOCH

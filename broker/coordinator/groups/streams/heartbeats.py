@@ -133,7 +133,7 @@ class StreamsHeartbeats:
         are not committed yet.
         """
         group = self._registry.get(request.group_id)
-        if not isinstance(group, StreamsGroup) or not _says_nothing_new(request):
+        if not isinstance(group, StreamsGroup) or not _is_unchanged(request):
             return None
         member = group.members.get(request.member_id)
         epoch = group.epoch
@@ -400,7 +400,7 @@ class StreamsHeartbeats:
         return response
 
 
-def _says_nothing_new(request: StreamsGroupHeartbeatRequest) -> bool:
+def _is_unchanged(request: StreamsGroupHeartbeatRequest) -> bool:
     """Whether a request has only what every heartbeat has."""
     return (
         request.member_epoch > JOIN_EPOCH

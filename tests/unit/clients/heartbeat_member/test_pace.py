@@ -21,7 +21,7 @@ def test_the_interval_counts_from_what_was_sent() -> None:
     assert times.due_ms == 3_050
     times.answered(1_000)
     assert times.due_ms == 1_050
-    times.hasten()
+    times.make_due()
     assert times.due_ms == 0
 
 
@@ -29,11 +29,11 @@ def test_haste_does_not_shorten_the_pause_after_a_failure() -> None:
     times = pace()
     times.sent(0)
     times.failed(10)
-    times.hasten()
+    times.make_due()
     assert 90 <= times.due_ms <= 130
     times.sent(times.due_ms)
     times.answered(500)
-    times.hasten()
+    times.make_due()
     assert times.due_ms == 0
 
 

@@ -75,7 +75,7 @@ def test_a_credential_that_goes_during_a_login_lets_nobody_in() -> None:
 def test_a_node_knows_itself_until_it_has_metadata() -> None:
     """A new cluster, or one of which all nodes start at once, has no metadata to ask."""
     users = MetadataUsers(lambda size: b"s" * size)
-    users.know_itself(SHA_256, "node", Secret("own"))
+    users.add_own_credential(SHA_256, "node", Secret("own"))
     assert is_let_in(users, "node", "own") and not is_let_in(users, "node", "other")
     old = image_with("alice", "one")
     users.on_metadata(old, is_current=False)  # a snapshot, say
@@ -88,7 +88,7 @@ def test_a_node_knows_itself_until_it_has_metadata() -> None:
 
 def test_the_metadata_comes_before_what_a_node_knows_of_itself() -> None:
     users = MetadataUsers(lambda size: b"s" * size)
-    users.know_itself(SHA_256, "node", Secret("old"))
+    users.add_own_credential(SHA_256, "node", Secret("old"))
     users.on_metadata(image_with("node", "new"), is_current=False)
     assert is_let_in(users, "node", "new") and not is_let_in(users, "node", "old")
 
@@ -96,7 +96,7 @@ def test_the_metadata_comes_before_what_a_node_knows_of_itself() -> None:
 def test_a_new_cluster_has_itself_until_its_first_users_are_committed() -> None:
     """Nodes that could not log in to their leader would never commit those."""
     users = MetadataUsers(lambda size: b"s" * size)
-    users.know_itself(SHA_256, "node", Secret("own"))
+    users.add_own_credential(SHA_256, "node", Secret("own"))
     users.on_metadata(MetadataImage(), is_current=True)
     assert users.credential(SHA_256, "node") is not None
     users.on_metadata(image_with("alice", "two"), is_current=True)

@@ -15,19 +15,19 @@ RATE = "connection_creation_rate"
 class Listener:
     """A listener that counts its notifications."""
 
-    def __init__(self, name: str, silent_since: float | None = None) -> None:
+    def __init__(self, name: str, idle_since: float | None = None) -> None:
         self.name = name
-        self.since = silent_since
+        self.since = idle_since
         self.notified = 0
         self.closed_count = 0
 
     def limits_changed(self) -> None:
         self.notified += 1
 
-    def silent_since(self) -> float | None:
+    def idle_since(self) -> float | None:
         return self.since
 
-    def close_most_silent(self) -> None:
+    def close_longest_idle(self) -> None:
         self.closed_count += 1
 
 
