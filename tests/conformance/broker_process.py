@@ -3,7 +3,7 @@
 `Broker` starts `python -m kraftrio start`, `ApacheBroker` starts Apache Kafka; both offer the same
 attributes. `start_broker` picks by TEST_BROKER (`kraftrio`, the default, or `apache`): a
 test of a client's behaviour is right only if it passes against both. Every wait has a deadline,
-and closing checks that nothing crashed: no traceback in the log, no exit that nobody asked for.
+and closing checks that nothing crashed: no traceback in the log, no unexpected exit.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ShareModel:
         self._lock = threading.Lock()
         self._said: dict[tuple[str, Record], str] = {}
         self.done: dict[Record, float] = {}  # accepted or rejected, and since when that is kept
-        self._unsure: set[Record] = set()  # acknowledged, but nobody said whether that counts
+        self._unsure: set[Record] = set()  # acknowledged, but unknown whether that counts
         self.deliveries: defaultdict[Record, int] = defaultdict(int)
         self.most: dict[Record, int] = {}  # the greatest delivery count
         self.counts: defaultdict[str, int] = defaultdict(int)  # acknowledgements by type

@@ -1,6 +1,6 @@
 """One of a broker's two log directories fails under load: its replicas move, and nothing else.
 
-Whoever led there is replaced from the ISR at once; the broker's other partitions keep their leader
+Leaders there are replaced from the ISR at once; the broker's other partitions keep their leader
 and its epoch, and nothing that was acknowledged is lost. Once the directory is back, or another
 empty one in its place, a restart brings its replicas into sync again (KIP-112, KIP-858).
 """

@@ -157,7 +157,7 @@ def test_unclean_election_where_nobody_is_left(
 def test_unclean_election(
     cluster: Cluster, cluster_tools: KafkaTools, unique_topic: Callable[[], str]
 ) -> None:
-    """Without a replica in sync nobody leads until an unclean election is asked for.
+    """Without a replica in sync there is no leader until an unclean election is asked for.
 
     What only the lost leader had is then lost, and it truncates its own log when it is back.
     """

@@ -45,7 +45,7 @@ from tests.conformance.cluster_process import Cluster
 def test_broker_without_the_replica(
     cluster: Cluster, connect: Connect, new_topic: NewTopic
 ) -> None:
-    """NOT_LEADER_OR_FOLLOWER for what other brokers have; only what nobody has is unknown."""
+    """NOT_LEADER_OR_FOLLOWER for what other brokers have; only what none has is unknown."""
     topic = new_topic([1])
     client = connect(2)
     answer = produce(client, topic, batch_of(b"v"))

@@ -123,7 +123,7 @@ def test_follower_leaves(
 def test_lost_tail_is_fetched_again(
     cluster: Cluster, connect: Connect, new_topic: NewTopic
 ) -> None:
-    """A node that lost the unflushed end of a log fetches it again; nobody is served the gap."""
+    """A node that lost the unflushed end of a log fetches it again; the gap is never served."""
     leader, second, third = spare(cluster)
     topic = new_topic([leader, second, third])
     values = [b"%d" % number for number in range(100)]
@@ -215,7 +215,7 @@ def test_topic_deleted_while_a_broker_is_away(
 def test_assignment_to_fenced_brokers_only(
     cluster: Cluster, new_topic: NewTopic, unique_topic: Callable[[], str]
 ) -> None:
-    """Nobody could lead such a partition: INVALID_REPLICA_ASSIGNMENT."""
+    """No broker could lead such a partition: INVALID_REPLICA_ASSIGNMENT."""
     away, second, third = spare(cluster)
     probe = new_topic([away, second, third])
     cluster.node(away).kill9()

@@ -114,7 +114,7 @@ def test_what_was_acknowledged_outlives_nodes(secured: Secured) -> None:
     cluster.heal()
     for node in cluster.nodes.values():
         node.kill9()
-    cluster.heal()  # nobody has metadata to ask when they log in to each other
+    cluster.heal()  # none has metadata to ask when they log in to each other
     secured.produce("four")
     assert secured.consume() == ["four", "one", "three", "two"]
     refused = secured.kcat("-L", "-m", "5", password="guessed")

@@ -1,4 +1,4 @@
-"""Three nodes over TLS: all is as in plaintext, and nobody joins without a trusted certificate."""
+"""Three nodes over TLS: all is as in plaintext, and no node joins without a trusted certificate."""
 
 from __future__ import annotations
 

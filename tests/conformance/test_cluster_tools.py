@@ -270,7 +270,7 @@ def test_unregister_a_broker(cluster_tools: KafkaTools, cluster: Cluster) -> Non
 
 
 def test_features(cluster_tools: KafkaTools, address: list[str]) -> None:
-    """Whoever is asked has the same metadata version."""
+    """All nodes report the same metadata version."""
     lines = cluster_tools.run("kafka-features", *address, "describe").lines
     features = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", "\n".join(lines)))
     assert re.match(r"[34]\.\d-IV\d", features["metadata.version"])

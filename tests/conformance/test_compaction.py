@@ -239,7 +239,7 @@ def test_sequence_of_a_producer_survives_compaction(
         wait_compacted(folder, below_bytes=12 * len(value))
     broker.kill9()
     for path in folder.glob("*.snapshot"):
-        path.unlink()  # so that the log alone can tell
+        path.unlink()  # so that the log alone has it
     broker.start()
     with RawClient(broker.address) as client:
         calls.wait_for_leaders(client, topic)

@@ -23,6 +23,6 @@ def test_the_recorded_vectors_are_those_of_the_java_client() -> None:
 
 
 def test_other_keys_agree_too() -> None:
-    """Keys that nobody has recorded go to the same partitions."""
+    """Keys that were not recorded go to the same partitions."""
     for seed in (2, 3):
         assert check_vectors(print_vectors(seed)) > 50

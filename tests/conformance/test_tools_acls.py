@@ -137,7 +137,7 @@ def test_a_principal_without_a_type_is_refused(acls: Callable[..., Completed]) -
 def test_acls_made_at_a_controller_are_seen_at_every_broker(
     make_cluster: Callable[..., Cluster], tool_runner: ToolRunner
 ) -> None:
-    """And the other way round; whoever leads the quorum."""
+    """And the other way round, with any leader of the quorum."""
     cluster = make_cluster(3, **AUTHORIZER)
     tools = KafkaTools(cluster.bootstrap, tool_runner)
     controllers = ["--bootstrap-controller", cluster.controllers]

@@ -148,6 +148,6 @@ def test_leader_election_of_all_and_of_none(kafka: KafkaTools, topic: str) -> No
 
 
 def test_no_reassignments(kafka: KafkaTools) -> None:
-    """No reassignment is under way in a cluster where nobody asked for one."""
+    """No reassignment is under way in a cluster where none was asked for."""
     done = kafka.run("kafka-reassign-partitions", "--list")
     assert "No partition reassignments found." in done.output

@@ -36,7 +36,7 @@ from tests.support.logs import batch
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "log-dirs"
 TXN = TopicPartition("txn", 0)
-NOW_MS = time.time_ns() // 1_000_000  # producers that were last heard of a day ago are forgotten
+NOW_MS = time.time_ns() // 1_000_000  # producers that were last active a day ago are forgotten
 FIRST_ID = 1000  # above the recorded producers, whose coordinator may still write markers
 
 

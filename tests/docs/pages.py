@@ -175,7 +175,7 @@ class Command:
 
 
 class Reader:
-    """Somebody who does what pages say; their commands end with the context."""
+    """A reader who does what pages say; their commands end with the context."""
 
     def __init__(self, folder: Path, broker: str = "", **environment: str) -> None:
         """Prepare.

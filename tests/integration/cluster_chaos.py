@@ -208,7 +208,7 @@ class GroupReader(threading.Thread):
         consumer.incremental_assign(found)
 
     def _committed(self, partitions: list[Any]) -> list[Any]:
-        """Ask for the committed offsets until the coordinator tells them."""
+        """Ask for the committed offsets until the coordinator returns them."""
         while True:
             try:
                 found = list(self._consumer.committed(partitions, 5))

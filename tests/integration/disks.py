@@ -28,7 +28,7 @@ def must(*command: str | Path) -> str:
 
 
 def unmount(path: Path) -> None:
-    """Take a disk away, even if somebody still has files open there."""
+    """Take a disk away, even if a process still has files open there."""
     if run("umount", path).returncode:
         run("umount", "-l", path)
 
@@ -52,7 +52,7 @@ class SmallDisk:
         unmount(self.path)
 
     def set_read_only(self) -> None:
-        """Forbid writing; nobody may have a file open for it."""
+        """Forbid writing; no process may have a file open for it."""
         must("mount", "-o", "remount,ro", self.path)
 
     def fill(self, leave_bytes: int) -> Path:
@@ -112,7 +112,7 @@ class FailingDisk:
         self._trigger().write_text("test")
 
     def repair(self) -> None:
-        """Let the disk work again; nobody may have files open there."""
+        """Let the disk work again; no process may have files open there."""
         must("umount", self.path)
         assert run("e2fsck", "-p", self.image).returncode in (0, 1)
         mounted = self._mount()

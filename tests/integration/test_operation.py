@@ -63,7 +63,7 @@ def broken_pipe() -> int:
 
 
 def stuck_pipe() -> int:
-    """The writing end of a pipe that is full, and that nobody reads."""
+    """The writing end of a full pipe without a reader."""
     _reading, writing = os.pipe()  # the reading end stays open until the test's process ends
     os.set_blocking(writing, False)
     for size in (4096, 1):

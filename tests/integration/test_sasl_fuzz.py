@@ -1,4 +1,4 @@
-"""Fuzzed frames before a login: nobody gets in by them, memory is bounded, and others log in."""
+"""Fuzzed frames before a login: no client gets in by them, memory is bounded, and others log in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.test_fuzz import rss_mb
 FRAMES = 100_000
 CONNECTIONS = 64
 MAX_RSS_MB = 150
-MARK = 0x7ABBCCDD  # the correlation id of requests that nobody may get an answer to
+MARK = 0x7ABBCCDD  # the correlation id of requests that may not be answered
 
 
 def header(key: int, version: int, correlation_id: int = 1) -> bytes:
@@ -135,7 +135,7 @@ def test_100_000_fuzzed_frames_before_a_login(tmp_path: Path) -> None:
         logins = 0
 
         async def log_in() -> None:
-            """Somebody who may, now and then."""
+            """A client that may, now and then."""
             nonlocal logins
             while attack.left > 0:
                 settings = plain("admin", "admin-secret") if logins % 2 else scram(

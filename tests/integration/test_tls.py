@@ -104,7 +104,7 @@ class Attacker(threading.Thread):
 
 
 def test_20_000_broken_handshakes(broker: TlsBroker) -> None:
-    """Memory is bounded, nothing is a traceback, nobody gets in; a whole handshake is served."""
+    """Memory is bounded, nothing is a traceback, no client gets in; a whole handshake is served."""
     attackers = [
         Attacker(broker.tls_address, seed, BROKEN_HANDSHAKES // ATTACKERS)
         for seed in range(ATTACKERS)

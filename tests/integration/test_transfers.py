@@ -100,7 +100,7 @@ class Tellers:
         return zombie
 
     def pause(self, name: str) -> subprocess.Popen[bytes]:
-        """Stop one in its tracks; nobody takes its place, and its transaction times out or not."""
+        """Stop one in its tracks; none takes its place, and its transaction times out or not."""
         with self._lock:
             self._processes[name].send_signal(signal.SIGSTOP)
             return self._processes[name]

@@ -68,7 +68,7 @@ def test_help(tmp_path: Path, name: str) -> None:
 
 
 def test_no_broker(tmp_path: Path) -> None:
-    """Nobody listens there."""
+    """Nothing listens there."""
     pipeline = Pipeline("localhost:1", tmp_path)
     for command in (pipeline.ingest(), pipeline.run()):
         fails_with(command, r"no broker answers at localhost:1")

@@ -108,7 +108,7 @@ def test_times(name: str, bounds: tuple[int | None, int | None]) -> None:
 
 
 def test_times_without_a_zone() -> None:
-    """Nobody knows what a time without a zone means."""
+    """A time without a zone has no certain meaning."""
     _, taken = pushed(("EqualTo", "timestamp", NOON.replace(tzinfo=None)))
     assert taken == [False]
 

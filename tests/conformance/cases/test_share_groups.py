@@ -278,7 +278,7 @@ def test_epochs_of_heartbeats(member: MakeMember) -> None:
 def test_heartbeats_that_are_refused(
     member: MakeMember, fields: dict[str, object], message: str | None
 ) -> None:
-    """And nobody joins by them."""
+    """And no member joins by them."""
     response = member().join(**fields)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert response.error_message == message

@@ -226,7 +226,7 @@ def test_older_state_epochs_are_fenced(partition: SharePartition) -> None:
 
 
 def test_a_read_fences_older_leaders(partition: SharePartition) -> None:
-    """A leader that read the state is the newest; a summary, and -1, fence nobody."""
+    """A leader that read the state is the newest; a summary, and -1, do not fence."""
     partition.start()
     partition.batches(leader_epoch=4)
     assert partition.code("Read", leader_epoch=3) == ErrorCode.FENCED_LEADER_EPOCH

@@ -160,7 +160,7 @@ def test_transactions_that_nobody_has_begun(
     missing = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     deadline = time.monotonic() + SETTLE_DEADLINE_S
     while True:
-        # Kafka has no transaction coordinator before somebody has looked for one.
+        # Kafka has no transaction coordinator before a client has looked for one.
         client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[unknown]), 4)
         codes = [one.error_code for one in client.call(asked, 0).transaction_states]
         if codes == [missing, ErrorCode.INVALID_REQUEST, missing]:

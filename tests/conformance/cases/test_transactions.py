@@ -222,7 +222,7 @@ def test_the_end_with_another_epoch(
     difference: int,
     code: ErrorCode,
 ) -> None:
-    """It must be equal: nobody has a higher one; old clients know only one code."""
+    """It must be equal: there is no higher one; old clients know only one code."""
     producer, topic = new_producer(version=1).init(), new_topic()
     producer.write(topic, b"v")
     other = producer.twin()
@@ -236,7 +236,7 @@ def test_the_end_with_another_epoch(
 def test_another_producer_id(
     new_topic: NewTopic, new_producer: NewProducer, unique_group: Callable[[], str], version: int
 ) -> None:
-    """Does not belong to this transactional id, nor to one that nobody knows."""
+    """Does not belong to this transactional id, nor to an unknown one."""
     producer, topic = new_producer(version=version), new_topic()
     producer.write(topic, b"v")
     other = producer.twin()
@@ -383,7 +383,7 @@ def test_a_producer_that_names_its_epoch(new_producer: NewProducer) -> None:
 
 
 def test_ids_without_a_transactional_id(connect: Callable[[], RawClient]) -> None:
-    """Each request gets one of its own with epoch 0, whoever asks at the same time."""
+    """Each request gets one of its own with epoch 0, also those at the same time."""
     clients = [connect() for _ in range(4)]
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     found = []

@@ -178,7 +178,7 @@ def end_some(client: RawClient, producers: dict[str, TransactionalProducer]) -> 
 
 
 def invented(client: RawClient, admin: RawClient) -> dict[str, TransactionalProducer]:
-    """Write states of ids that nobody has used: nearly out of epochs, long idle, deleted."""
+    """Write states of unused ids: nearly out of epochs, long idle, deleted."""
     producers: dict[str, TransactionalProducer] = {}
     for name, epoch in (
         ("one-left", LAST_EPOCH - 1),
@@ -329,7 +329,7 @@ def test_a_takeover_at_the_last_epoch(found: Found, client: RawClient) -> None:
 
 @pytest.mark.parametrize("name", ["idle", "never-used", "gone"])
 def test_ids_that_expire(found: Found, client: RawClient, name: str) -> None:
-    """Those that nobody used for transactional.id.expiration.ms, and tombstones."""
+    """Those that were not used for transactional.id.expiration.ms, and tombstones."""
     deadline = time.monotonic() + SETTLE_DEADLINE_S
     while (code := describe_transaction(client, name).error_code) == NONE:
         assert time.monotonic() < deadline

@@ -134,7 +134,7 @@ def test_writes_that_come_after_the_abort(
     produce_version: int,
     code: ErrorCode,
 ) -> None:
-    """They were held back in the network: nothing of them is appended, or nobody would end it."""
+    """They were held back in the network: nothing of them is appended, or nothing would end it."""
     producer, topic = new_producer(version=version), new_topic()
     producer.write(topic, b"a")
     late = producer.twin()

@@ -145,7 +145,7 @@ def test_a_commit_that_comes_after_the_next_producer(
 def test_librdkafka_as_a_zombie(
     client: RawClient, proxy: HoldingProxy, unique_name: Callable[[str], str]
 ) -> None:
-    """Its producer ends with a fatal error, whose late batch nobody sees."""
+    """Its producer ends with a fatal error, whose late batch is never seen."""
     library = python_client("confluent_kafka")
     topic, name = create_topic(client, unique_name("topic")), unique_name("id")
     settings = {"bootstrap.servers": proxy.address, "transactional.id": name, "linger.ms": 0}

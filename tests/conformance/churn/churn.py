@@ -56,7 +56,7 @@ MIXES = {
 }
 ALL_CLIENTS = tuple(chain.from_iterable(MIXES.values()))
 STATIC_CLIENTS = tuple(one for one in ALL_CLIENTS if one != "kafkajs")  # which has no such members
-# librdkafka sends commits that nobody answered again after later ones.
+# librdkafka sends unanswered commits again after later ones.
 _RESEND_COMMITS = ("confluent-classic", "confluent-consumer")
 _CHANGES = ("left", "killed", "paused", "faults")
 _STATIC_CHANGES = ("restarted", "killed", "paused", "faults")
@@ -233,7 +233,7 @@ class Churn:
         return [*self._moved, *self.model.errors(self.ends, may_go_back=may_go_back)]
 
     def hand_over(self) -> list[str]:
-        """Let all join, and whoever has all leave, until nobody is left; return their clients."""
+        """Let all join, and each that has all leave, until none is left; return their clients."""
         owners: list[str] = []
         with contextlib.ExitStack() as stack:
             stack.callback(self._end_all)
@@ -294,7 +294,7 @@ class Churn:
         def main() -> None:
             try:
                 work(stop)
-            except BaseException as failure:  # the thread's end: the run must hear of it
+            except BaseException as failure:  # the thread's end: the run must get it
                 self._failures.append(failure)
 
         thread = threading.Thread(target=main, daemon=True)

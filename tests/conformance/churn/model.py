@@ -3,7 +3,7 @@
 Members report, with the time of the machine's clock, which partitions they have, and what they have
 read; the test reports whom it killed and paused, and what is committed. The promises
 1. A partition has one owner at a time. A member paused for longer than its session has lost all.
-2. Every record is read by somebody.
+2. Every record is read by a member.
 3. What is committed of a partition never goes back.
 
 A member has a partition until it reports that it has lost it, is killed, or is asked to leave.
@@ -125,7 +125,7 @@ class ChurnModel:
             yield f"{at_ms:.0f} {member} {'lost' if owned is None else sorted(owned)}"
 
     def held(self) -> dict[int, str]:
-        """Who has each partition now, unless nobody does."""
+        """The owner of each partition that has one now."""
         return {
             partition: owners[-1].member
             for partition, owners in self.owners().items()

@@ -48,7 +48,7 @@ def run(
     """Run a command to its end.
 
     Args:
-        typed: the standard input; on a terminal as somebody types it.
+        typed: the standard input; on a terminal as a user types it.
         width: of the terminal; None: in a pipe.
         more: environment variables.
     """

@@ -1,4 +1,4 @@
-"""Transcripts: what somebody types, and what is printed then, as text files.
+"""Transcripts: what a user types, and what is printed then, as text files.
 
     $ topic create {topic} --partitions 3       in a pipe
     topic {topic} created

@@ -157,7 +157,7 @@ class ThreadMember(Member):
             while not leaving:
                 self.add(list(self.poll()))
                 leaving = self._carry_out()
-        except BaseException:  # the thread's end: the test must hear of whatever it was
+        except BaseException:  # the thread's end: the test must get whatever it was
             self.fail(traceback.format_exc())
 
     def _carry_out(self) -> bool:
@@ -269,7 +269,7 @@ class ProcessMember(Member):
         try:
             while (line := self._output.next_line(None)) is not None:
                 self._take(json.loads(line))
-        except Exception:  # the thread's end: the test must hear of whatever it was
+        except Exception:  # the thread's end: the test must get whatever it was
             self.fail(traceback.format_exc())
         if not self._left:
             self.fail(f"the process ended by itself with {self._process.wait()}")

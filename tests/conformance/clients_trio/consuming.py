@@ -114,7 +114,7 @@ class TrioMember(ThreadMember, RebalanceListener):
     def _main(self) -> None:
         try:
             trio.run(self._live)
-        except BaseException:  # the thread's end: the test must hear of whatever it was
+        except BaseException:  # the thread's end: the test must get whatever it was
             self.fail(traceback.format_exc())
 
     async def _live(self) -> None:

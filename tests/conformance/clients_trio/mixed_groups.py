@@ -177,7 +177,7 @@ class Group:
         self._killed = True
 
     def abandon(self) -> None:
-        """End whoever is left, after a failure or at the end."""
+        """End the members that are left, after a failure or at the end."""
         for member in self.members.values():
             member.abandon()
 
@@ -213,7 +213,7 @@ class Group:
         return owners
 
     def send(self, owners: dict[str, frozenset[int]], count: int = 300) -> None:
-        """Send records to all partitions: each is read by the owner, and by nobody else."""
+        """Send records to all partitions: each is read by its owner alone."""
         before = {name: len(member.received) for name, member in self.members.items()}
         numbers = [b"%06d" % (len(self._sent) + index) for index in range(count)]
         producer = self._client._producer("lz4")

@@ -142,7 +142,7 @@ async def test_a_member_that_was_removed_comes_back(
 async def test_a_static_member_keeps_its_partitions(
     consumer_groups: Broker, unique_topic: Names, unique_group: Names
 ) -> None:
-    """It comes back within its session: nobody else gets them, and the group's epoch stays."""
+    """It comes back within its session: no other member gets them, and the group's epoch stays."""
     topic, group = unique_topic(), unique_group()
     await create(consumer_groups.address, topic, 4)
     static: Any = {"group_id": group, "group_instance_id": "static", **NEW}

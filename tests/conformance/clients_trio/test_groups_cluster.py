@@ -42,7 +42,7 @@ class Work:
         self.by[member] += len(values)
 
     async def more(self, count: int) -> None:
-        """Wait until so many records more were read, whoever did."""
+        """Wait until so many records more were read, by any member."""
         wanted = len(self.read) + count
         while len(self.read) < wanted:  # noqa: ASYNC110
             await trio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""One group of three: a Java consumer, confluent-kafka and ours, whoever of them leads it."""
+"""One group of three: a Java consumer, confluent-kafka and ours, with any of them as its leader."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_broker_that_hangs(cluster: Cluster, unique_topic: Names) -> None:
         return await collect(deliveries)
 
     delivered = trio.run(run)
-    # Until it hears of them it answers as the leader that it was, without the later records.
+    # Until it learns of them it answers as the leader that it was, without the later records.
     cluster.wait_healthy(topic)
     check_log(cluster.bootstrap, topic, delivered)
 

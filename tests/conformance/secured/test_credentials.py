@@ -20,7 +20,7 @@ Run = Callable[..., Completed]
 
 @pytest.fixture
 def run(secured: SecuredBroker, tool_runner: ToolRunner, tmp_path: Path) -> Run:
-    """Run a tool as somebody."""
+    """Run a tool as a user."""
 
     def as_user(access: Access, tool: str, *arguments: str, jaas: str = "") -> Completed:
         properties = access.java() | ({"sasl.jaas.config": jaas} if jaas else {})

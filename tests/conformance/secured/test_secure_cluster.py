@@ -135,7 +135,7 @@ def test_everybody_else_does_what_acls_allow(cluster: SecureCluster) -> None:
                             await (await producer.send("guarded", b"yes"))
                         break
                     except TopicAuthorizationError:
-                        await trio.sleep(0.05)  # the node has not heard of the ACL yet
+                        await trio.sleep(0.05)  # the node has not applied the ACL yet
             (found,) = await admin.acls.describe()
             assert (found.principal, found.resource_name) == ("User:bob", "guarded")
 
