@@ -42,7 +42,7 @@ from tests.sim.options import Options
 
 _TIMEOUT_MS = 5_000
 _SAFE_DOWNGRADE = 2
-# What an administrator may be told in a cluster that breaks and mends.
+# What an administrator may be answered in a cluster that breaks and mends.
 _PASSING = frozenset(
     {
         ErrorCode.NONE,

@@ -1,6 +1,6 @@
 """What members of a consumer group (KIP-848) were given, and an independent model of what may be.
 
-Owns: `ConsumerGroupModel`. It knows nothing of brokers; members tell it what they sent and heard,
+Owns: `ConsumerGroupModel`. It knows nothing of brokers; members report what they sent and got,
 by the clock of the simulation. It raises at once for what no later event can mend. The promises
 1. A partition has one owner at a time. A member is given it only when no other has it, unless
    that other has not been heard for a session: its last heartbeat that was answered was
@@ -43,7 +43,7 @@ class View:
     Attributes:
         owned: partitions that it uses, until it says or learns that it does not.
         copies: partitions whose state it keeps a copy of.
-        heard_s: when its last heartbeat was sent that was answered.
+        answered_s: when its last heartbeat was sent that was answered.
         node: who answered.
         lost_s: since when another member has what it had.
     """
@@ -51,7 +51,7 @@ class View:
     epoch: int = 0
     owned: set[int] = field(default_factory=set)
     copies: set[int] = field(default_factory=set)
-    heard_s: float = 0.0
+    answered_s: float = 0.0
     node: int = -1
     lost_s: dict[int, float] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class ConsumerGroupModel:
         view.copies.clear()
         view.epoch = 0
 
-    def hear(
+    def on_answer(
         self,
         name: str,
         epoch: int,
@@ -101,7 +101,7 @@ class ConsumerGroupModel:
     ) -> set[int]:
         """A heartbeat was answered; return the partitions that are new."""
         view = self.views[name]
-        view.epoch, view.heard_s, view.node = epoch, sent_s, node
+        view.epoch, view.answered_s, view.node = epoch, sent_s, node
         if given is None:
             return set()
         added = given.owned - view.owned
@@ -120,7 +120,7 @@ class ConsumerGroupModel:
         for other, view in self.views.items():
             if other == name or partition not in view.owned:
                 continue
-            silent_s = now_s - view.heard_s
+            silent_s = now_s - view.answered_s
             if view.node == node and silent_s < self._session_s:
                 raise SimulationFailure(
                     f"{name} was given partition {partition}, which {other} has: it was heard"

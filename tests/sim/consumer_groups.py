@@ -105,7 +105,7 @@ class _Run:
         await trio.sleep(2 * SESSION_S)
         await self._settle("with another coordinator")
         after = self._model.state()
-        expect(after == before, f"members were told news by what was read: {before}, {after}")
+        expect(after == before, f"reading brought members news: {before}, {after}")
         now = await self._describe()
         expect(now == described, f"the group was {described}, and is {now} after it was read")
         self._result.commits = self._model.commit_count

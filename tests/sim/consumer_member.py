@@ -4,7 +4,7 @@ crash, pause.
 Owns: `ConsumerMember`, one consumer, as process after process. What it sends depends on the kind of
 group (`group_kinds`). It says what Java's client would:
 all of itself when it joins and after an answer that did not come, what it owns once it has let go
-of what it lost. It tells the model what it sends and hears.
+of what it lost. It reports to the model what it sends and is answered.
 
 Called by: `consumer_groups`.
 """
@@ -180,7 +180,7 @@ class _Process:
         self._check(response.error_code, "heartbeat")  # type: ignore[attr-defined]
         given = self._protocol.given(response)
         self._epoch = response.member_epoch  # type: ignore[attr-defined]
-        added = self._model.hear(
+        added = self._model.on_answer(
             self.name,
             self._epoch,
             given,

@@ -72,7 +72,7 @@ class DiskFaults:
         chance = self._rng.choice((0.05, 0.2, 0.5))
         bad = disk.bad_reads = BadReads(Random(self._rng.getrandbits(64)), chance)
         self._note(node, f"reads go wrong with chance {chance:g}")
-        # The newest records are read from memory: somebody has to need older ones.
+        # The newest records are read from memory: a reader has to need older ones.
         self._cluster.world.reread_count += 1
         other = self._owner.some_node()
         if other is not None and other is not node and self._rng.random() < 0.5:

@@ -159,7 +159,7 @@ class GuardedTopic:
             await client.pause()
 
     def _produce_request(self) -> ProduceRequest:
-        """A record that tells when it was made."""
+        """A record with the time at which it was made."""
         now_s = self._world.now_s
         record = Record(0, START_WALL_MS + int(now_s * 1000), None, repr(now_s).encode())
         partition = PartitionProduceData(index=0, records=memoryview(build_batch([record])))

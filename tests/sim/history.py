@@ -56,7 +56,7 @@ class History:
         self.owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.may_lose: set[TopicPartition] = set()
 
-    # -- what clients tell ------------------------------------------------------------------------
+    # -- what clients report ----------------------------------------------------------------------
 
     def sender(self, name: str, topic_partition: TopicPartition, promise: Promise) -> Sender:
         """Begin a producer's sequence to a partition; names are unique."""

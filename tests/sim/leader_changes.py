@@ -1,7 +1,7 @@
 """Several leader changes that reach a broker at once.
 
 Owns: `LeaderChanges`, which the nemesis plays: the metadata of a leader is held back (as by a fetch
-that takes long), meanwhile somebody else leads and dies, and it leads again: it learns of an epoch
+that takes long), meanwhile another broker leads and dies, and it leads again: it learns of an epoch
 two above its own without having heard that it lost the leadership in between. Whatever it knew of
 its followers is of a former epoch, and may not be so any more.
 
@@ -76,7 +76,7 @@ class LeaderChanges:
         return None
 
     async def skipped_epochs(self) -> None:
-        """Let a broker lead, not lead, and lead again, and hear only of the end of it."""
+        """Let a broker lead, not lead, and lead again, and learn only of the end of it."""
         second = self._owner.some_node()
         if second is None or not second.is_broker:
             return

@@ -6,7 +6,7 @@ Owns: `Machine`, where a program and its clients live, and the programs: `Produc
 1. Nothing of the clients is replaced but their network and their chance; records get the simulated
    time as their timestamps.
 2. Programs handle what a program must expect (`KafkaClientError`s that are retriable, what a group
-   tells a member that lost its place) and go on. Everything else a client raises ends the
+   answers a member that lost its place) and go on. Everything else a client raises ends the
    simulation.
 3. They tell the `History` what was acknowledged, read, owned and committed. `describe` says what a
    program still waits for, "" when that is nothing: once the faults are over that must come.

@@ -31,7 +31,7 @@ from tests.sim.options import Options
 from tests.sim.wiped_disks import WipedDisks
 
 _ROOM_BYTES = 2_000
-# After these every request is answered or its connection ends, by whoever lives.
+# After these every request is answered or its connection ends, by the nodes that live.
 _UNFELT = frozenset({"kill", "stop", "rolling", "clock", "wipe", "skipped_epochs"})
 _AFTERMATH_S = 10.0  # what was held up may come late
 
@@ -151,7 +151,7 @@ class Nemesis:
         node = self.some_node()
         if node is None:
             return
-        if not node.is_broker:  # all that it keeps is synced before anybody hears of it
+        if not node.is_broker:  # all that it keeps is synced before it is answered
             node.crash(power_cut=True)
             await self.restart(node)
             return

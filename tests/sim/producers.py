@@ -1,4 +1,4 @@
-"""Producers and readers of a simulation: they write numbered records, and tell the history.
+"""Producers and readers of a simulation: they write numbered records, and report to the history.
 
 Owns: `PartitionProducer` (pipelined, with resends, idempotent or not) and `Reader`. Rules:
 1. A producer goes on until it is told to stop, then until everything is answered for good: after

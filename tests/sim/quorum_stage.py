@@ -33,7 +33,7 @@ async def wait_active_controller(stage: Stage, text: str) -> SimNode:
 
 
 async def split(stage: Stage) -> tuple[SimNode, SimNode, SimNode]:
-    """The leader of the quorum, a follower, and a voter that hears of nothing."""
+    """The leader of the quorum, a follower, and a voter that is cut off."""
     leader = await wait_active_controller(stage, "a leader")
     follower, away = (stage.node(i) for i in _CONTROLLERS if i != leader.node_id)
     stage.cut_off(away.node_id)

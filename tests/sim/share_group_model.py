@@ -1,7 +1,7 @@
 """What members of a share group (KIP-932) were given, and an independent model of what may be.
 
-Owns: `ShareGroupModel`. It knows nothing of brokers; producers and members tell it what they sent
-and heard, by the clock of the simulation. It raises at once for what no later event can mend. The
+Owns: `ShareGroupModel`. It knows nothing of brokers; producers and members report what they sent
+and got, by the clock of the simulation. It raises at once for what no later event can mend. The
 promises
 1. One member has a record at a time: nobody is given what another one has got from the same process
    of a leader, until that member has said what became of it, has lost its connection, or was silent
@@ -94,7 +94,7 @@ class ShareGroupModel:
 
     # -- deliveries -------------------------------------------------------------------------------
 
-    def hear(
+    def acquire(
         self,
         name: str,
         place: Place,
@@ -189,7 +189,7 @@ class ShareGroupModel:
         self.tally["renewed"] += 1
 
     def refuse(self, name: str, places: dict[Place, Hold], now_s: float) -> None:
-        """A member was told that it has not what it told of.
+        """A member was answered that it does not hold what it acknowledged.
 
         Args:
             places: all that one acknowledgement was about.
@@ -197,7 +197,7 @@ class ShareGroupModel:
         until_s = min(hold.until_s for hold in places.values())
         if now_s < until_s:
             raise SimulationFailure(
-                f"{name} was told that it has not {sorted(map(_name, places))}:"
+                f"{name} was answered that it does not hold {sorted(map(_name, places))}:"
                 f" it has them for another {until_s - now_s:.2f} s"
             )
         self.tally["refused"] += 1

@@ -64,7 +64,7 @@ def _locks_never_end() -> list[Patch]:
 
 
 def _no_limit() -> list[Patch]:
-    """A record is delivered until somebody accepts it."""
+    """A record is delivered until a member accepts it."""
     original = LedSharePartition._limits
 
     def limits(self: LedSharePartition) -> ShareLimits:

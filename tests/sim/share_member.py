@@ -2,7 +2,7 @@
 
 Owns: `ShareMember`, one consumer, as process after process. It keeps a share session with each
 leader, and says of the records that it gets that they are accepted, released or rejected, that it
-needs longer, or nothing. It tells the model what it sends and hears.
+needs longer, or nothing. It reports to the model what it sends and is answered.
 
 Called by: `share_groups`.
 """
@@ -445,7 +445,7 @@ class _Process:
         for taken in answer.acquired_records:
             for offset in range(taken.first_offset, taken.last_offset + 1):
                 place = Place(index, offset)
-                self._model.hear(
+                self._model.acquire(
                     self.name,
                     place,
                     taken.delivery_count,

@@ -190,7 +190,8 @@ async def revoked_while_it_waits(stage: Stage) -> None:
     await stage.until(lambda: bool(answers), "the fetch is answered")
     expect(values_of(answers[0].records) == [], "the reader got what it may not read any more")
     expect(
-        answers[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "and is told that it may not"
+        answers[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "and gets an authorization error",
     )
 
 

@@ -1,4 +1,4 @@
-"""What an administrator was told must hold; what nobody told him is open."""
+"""What an administrator was answered must hold; what was not answered is open."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_rot_lasts_until_it_is_written_again() -> None:
 
 
 def test_a_failed_sync_loses_what_was_not_synced() -> None:
-    """And the next one succeeds, with nothing to write: whoever tries again is deceived."""
+    """And the next one succeeds, with nothing to write: a caller that tries again is deceived."""
     disk = disk_with("/data/log", b"synced")
     other = disk.open("/data/other", create=True)
     other.write_at(b"x", 0)
@@ -305,7 +305,7 @@ def test_an_image_stays_as_it_is() -> None:
     ],
 )
 def test_a_half_swapped_segment_wants_a_restart(files: list[str], source: str, target: str) -> None:
-    """Its node gives the directory up, so somebody has to start it again."""
+    """Its node gives the directory up, so an operator has to start it again."""
     disk = SimDisk(lambda: 0)
     disk.make_directory("/data")
     for name in files:

@@ -118,7 +118,7 @@ async def failed_sync_of_a_voter(stage: Stage) -> None:
 
 async def broker_with_another_disk(stage: Stage) -> None:
     """The last member of an ISR comes back without its disk: the others keep what they have, and
-    lead with it as soon as somebody allows it."""
+    lead with it as soon as that is allowed."""
     stage.world.tolerated += ["the log of t-0 is lost"]
     tp = await stage.create("t", [1, 2, 3], min_insync_replicas=1)
     client = stage.client("p")

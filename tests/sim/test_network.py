@@ -93,7 +93,7 @@ def test_a_hung_link_delays_and_loses_nothing() -> None:
     run(script)
 
 
-def test_nobody_listens() -> None:
+def test_connecting_without_a_listener() -> None:
     """A dead process refuses; a machine without power, or behind a hung link, says nothing."""
 
     async def script(pair: Pair) -> None:

@@ -144,7 +144,7 @@ def test_one_controller_and_brokers_apart() -> None:
 
 
 def test_a_broker_that_no_controller_answers_ends() -> None:
-    """It knows no cluster yet, and does not wait for ever to hear of one."""
+    """It knows no cluster yet, and does not wait for ever to learn of one."""
 
     class Apart(Shape):
         def roles(self) -> dict[int, str]:

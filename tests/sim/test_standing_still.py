@@ -20,7 +20,7 @@ class _OneController(Shape):
         return {1: "broker", 2: "broker", 3: "broker", _CONTROLLER: "controller"}
 
 
-def test_a_controller_that_stood_still_fences_nobody_who_waited() -> None:
+def test_a_controller_that_stood_still_fences_no_waiting_broker() -> None:
     """The heartbeats of three brokers wait in its sockets while it stands still."""
     world = World("standing still")
     fenced: list[int] = []

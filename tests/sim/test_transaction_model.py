@@ -370,7 +370,7 @@ def _stable_above_the_high_watermark(story: Story, life: Life) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tell", "text"),
+    ("act", "text"),
     [
         (_lost, "/0 was acknowledged at a-0:0, and is at None"),
         (_lost_whole, "is lost, and was answered to be committed"),
@@ -401,8 +401,8 @@ def _stable_above_the_high_watermark(story: Story, life: Life) -> None:
         (_output_without_offsets, "is at 0 of in-0, but outputs are committed up to 2"),
         (_input_taken_twice, "took in-0 from 0 for group g, where 2 is next"),
         (_input_left_out, "where [0, 1] are committed"),
-        (_pending_offset, "told as committed, which nobody asked to commit"),
-        (_offset_of_an_aborted_one, "was told 2 of in-0 as committed, which it never was"),
+        (_pending_offset, "returned as committed, which nobody asked to commit"),
+        (_offset_of_an_aborted_one, "got 2 of in-0 as committed, which it never was"),
         (_offset_taken_back, "but 2 was acknowledged before"),
         (_read_before_the_commit, "its commit was not asked for"),
         (_read_of_an_aborted_one, "r was given t.0.0/0 at a-0:0"),
@@ -412,16 +412,16 @@ def _stable_above_the_high_watermark(story: Story, life: Life) -> None:
         (_stable_above_the_high_watermark, "of 3 with a high watermark of 2"),
     ],
 )
-def test_mistakes_are_found(tell: Callable[[Story, Life], None], text: str) -> None:
+def test_mistakes_are_found(act: Callable[[Story, Life], None], text: str) -> None:
     """Each is reported with the record or transaction that shows it."""
     story = Story()
     with pytest.raises(SimulationFailure) as caught:
-        tell(story, story.life())
+        act(story, story.life())
         story.check()
     assert text in str(caught.value)
 
 
-def test_a_late_answer_supersedes_nobody() -> None:
+def test_a_late_answer_supersedes_no_producer() -> None:
     """Of two producers of an id that ask at once, the newer one fences, in any order of answers."""
     history = TransactionHistory()
     newer = history.begin_life("t", 7, 1, -1)

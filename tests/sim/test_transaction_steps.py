@@ -50,7 +50,7 @@ class Protocol:
 
     Attributes:
         adds_partitions: by requests of its own, before it writes.
-        has_epochs: one for each transaction, which the end of the one before tells.
+        has_epochs: one for each transaction, which the end of the one before returns.
     """
 
     produce_version: int
@@ -74,7 +74,7 @@ class Producer:
     sequence: int = 0
 
     async def ask(self, request: Any, version: int, code_of: Callable[[Any], ErrorCode]) -> None:
-        """Ask the coordinator, whoever that is by now, until it has an answer for good."""
+        """Ask the coordinator of the moment until it has an answer for good."""
         while True:
             try:
                 node_id = await self.client.coordinator(ID, 1)

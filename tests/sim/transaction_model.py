@@ -229,12 +229,12 @@ class TransactionHistory:
         key = GroupPartition(group, topic_partition)
         where = f"offset {found} of {_name(topic_partition)} for group {group}"
         if found < known:
-            _fail(f"{where} is told as committed, but {known} was acknowledged before")
+            _fail(f"{where} is returned as committed, but {known} was acknowledged before")
         if found and not any(
             attempt.may_commit and attempt.offsets.get(key, (0, -1))[1] == found
             for attempt in self.attempts.values()
         ):
-            _fail(f"{where} is told as committed, which nobody asked to commit")
+            _fail(f"{where} is returned as committed, which nobody asked to commit")
         self._found[key].add(found)
 
     def passage(
@@ -335,7 +335,7 @@ class TransactionHistory:
             )
         for offset in sorted(self._found[key] - ends):
             _fail(
-                f"group {key.group} was told {offset} of {_name(key.topic_partition)} as committed,"
+                f"group {key.group} got {offset} of {_name(key.topic_partition)} as committed,"
                 " which it never was"
             )
 
@@ -472,7 +472,7 @@ def _check_stable(
         for span in spans:
             if span.first_offset < last_stable_offset and span.marker_offset >= high_watermark:
                 _fail(
-                    f"{_name(tp)}: a last stable offset of {last_stable_offset} was told with a"
+                    f"{_name(tp)}: a last stable offset of {last_stable_offset} was returned with a"
                     f" high watermark of {high_watermark}, but the transaction from"
                     f" {span.first_offset} ended at {span.marker_offset}"
                 )

@@ -125,7 +125,7 @@ def _timeout_without_a_new_epoch() -> list[Patch]:
     return [(ProducerIdentity, "fenced", lambda self, *_arguments, **_options: self.unchanged())]
 
 
-def _aborted_transaction_is_not_told() -> list[Patch]:
+def _aborted_transaction_is_not_listed() -> list[Patch]:
     """Fetch leaves out the first of several aborted transactions."""
     original = PartitionLog.aborted_transactions
 
@@ -190,7 +190,7 @@ TRANSACTION_MUTATIONS: dict[str, tuple[Callable[[], list[Patch]], Mapping[str, A
         _timeout_without_a_new_epoch,
         {**_OLD_CLIENTS, "transactions": Transactions(3, 2, (2, 1, 1), (700,), 1)},
     ),
-    "aborted-transaction-is-not-told": (_aborted_transaction_is_not_told, _TRANSACTIONS),
+    "aborted-transaction-is-not-listed": (_aborted_transaction_is_not_listed, _TRANSACTIONS),
     "decided-transactions-are-not-taken-over": (
         _decided_transactions_are_not_taken_over,
         _TRANSACTIONS,

@@ -1,7 +1,7 @@
 """Readers of transactional topics, on the wire: they tell aborted data by what Fetch says of it.
 
 Owns: `TransactionalReader`, of committed data (it leaves out what the aborted transactions of an
-answer and the markers between the batches say, as KIP-98 tells consumers to) or of all data.
+answer and the markers between the batches say, as KIP-98 wants it) or of all data.
 
 Called by: the transactional programs.
 """

@@ -95,7 +95,7 @@ async def test_a_topic_that_does_not_come_is_named() -> None:
             await cluster.topic("a b")
 
 
-async def test_nobody_answers() -> None:
+async def test_no_broker_answers() -> None:
     """The error says whom it asked, for how long, and what went wrong the last time."""
     async with fake_cluster() as fake:
         servers = fake.bootstrap

@@ -60,7 +60,7 @@ async def test_the_next_broker_is_asked_when_one_does_not_answer() -> None:
         assert found == 1
 
 
-async def test_nobody_answers() -> None:
+async def test_no_broker_answers() -> None:
     async with fake_cluster() as fake, nodes_of(fake) as nodes:
         coordinators = coordinators_of(nodes, fake)
         fake.on(ApiKey.FIND_COORDINATOR, lambda node, _: CUT)

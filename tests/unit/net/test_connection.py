@@ -287,7 +287,7 @@ async def test_what_cannot_be_encoded_leaves_the_connection_as_it_was() -> None:
 # -- losses -------------------------------------------------------------------------------------
 
 
-async def test_a_port_where_nobody_listens_refuses() -> None:
+async def test_a_port_without_a_listener_refuses() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         with pytest.raises(ConnectionLost, match="cannot connect to 127") as caught:

@@ -207,7 +207,7 @@ async def test_the_end_of_a_connection_is_one_loss_with_its_reason(
     assert link.failures == 1
 
 
-async def test_a_connection_that_has_ended_is_shown_to_nobody() -> None:
+async def test_a_connection_that_has_ended_is_not_shown() -> None:
     network = ScriptedNetwork()
     link = link_over(network)
     seen = []
@@ -238,7 +238,7 @@ async def test_what_its_owner_ends_is_no_failure() -> None:
     assert link.retry_at >= before + 0.1, "the next attempt waits all the same"
 
 
-async def test_a_link_that_nobody_wants_rests_no_more(
+async def test_an_unwanted_link_backs_off_no_more(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     start = trio.current_time()
@@ -250,7 +250,7 @@ async def test_a_link_that_nobody_wants_rests_no_more(
 # -- preparing --------------------------------------------------------------------------------
 
 
-async def test_nobody_sees_a_connection_before_it_is_prepared() -> None:
+async def test_a_connection_is_not_shown_before_it_is_prepared() -> None:
     network = ScriptedNetwork()
     seen: list[object] = []
 

@@ -221,7 +221,7 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def test_the_system_sends_from_files(tmp_path: Path) -> None:
-    """sendfile(2): the bytes arrive, a socket that is full blocks, a file that is cut is told."""
+    """sendfile(2): the bytes arrive, a socket that is full blocks, a cut file is an error."""
     data = numbers(5 << 20)
     path = tmp_path / "file"
     path.write_bytes(data)

@@ -230,7 +230,7 @@ class Follower:
         self.take(first)
 
     def take(self, response: FetchResponse) -> int:
-        """Count what an answer brings; return how many partitions it tells of."""
+        """Count what an answer brings; return how many partitions are in it."""
         for topic in response.responses:
             self.offset += len(records_of(records_view(topic.partitions[0].records)))
         return len(response.responses)

@@ -142,8 +142,8 @@ def test_a_token_of_one_s_own_needs_no_right_another_s_does() -> None:
     assert (made.error_code, made.principal_name) == (ErrorCode.NONE, "bob")
     assert made.token_requester_principal_name == "alice"
     renewer = CreatableRenewers(principal_type="Group", principal_name="x")
-    odd = CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1)
-    assert cluster.ask(odd).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+    refused = CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1)
+    assert cluster.ask(refused).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
 def test_a_token_is_renewed_and_ended_by_its_owner() -> None:

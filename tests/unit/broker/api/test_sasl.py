@@ -86,7 +86,7 @@ async def log_in_by_hand(server: SaslServer, token: bytes, mechanism: str = "PLA
             await connection.wait_closed()
 
 
-@pytest.mark.parametrize("token", [b"\0alice\0wrong", b"\0bob\0b", b"odd"])
+@pytest.mark.parametrize("token", [b"\0alice\0wrong", b"\0bob\0b", b"malformed"])
 async def test_a_client_that_fails_to_log_in_again_is_answered_and_disconnected(
     token: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -279,7 +279,7 @@ class Quorum:
         return node.service.submit(CreateTopicsRequest(topics=[topic(name, 1, 1)]), api_version=7)
 
     async def create_topic(self, name: str) -> None:
-        """Make a topic, through whoever leads."""
+        """Make a topic, through the leader."""
         await self.register_broker()
         answer = await self.try_to_create(await self.wait_for_leader(), name).wait()
         assert [t.error_code for t in answer.topics] == [0]

@@ -197,7 +197,7 @@ async def test_a_fenced_broker_is_not_tried(context: Context, autojump_clock: Mo
     assert not context.network.tried
 
 
-async def test_a_node_that_does_not_decide_tries_nobody(
+async def test_a_node_that_does_not_decide_tries_no_broker(
     context: Context, autojump_clock: MockClock
 ) -> None:
     await context.lead()
@@ -245,7 +245,7 @@ async def test_a_new_controller_waits_until_it_may_decide(
     assert context.fenced() == [(BROKER, 70)]
 
 
-async def test_leadership_that_ended_before_it_began_fences_nobody(
+async def test_leadership_that_ended_before_it_began_fences_no_broker(
     context: Context, autojump_clock: MockClock
 ) -> None:
     context.broker.stop()

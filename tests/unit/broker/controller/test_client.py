@@ -343,7 +343,7 @@ async def test_a_creation_that_a_controller_gave_up_is_not_denied(
     assert topic_error(await within(0.1, creation)) is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_creation_that_nobody_took_is_denied_as_ever(
+async def test_a_creation_that_no_controller_took_is_denied_as_ever(
     cluster: Cluster, autojump_clock: MockClock
 ) -> None:
     cluster.second.answer = not_controller

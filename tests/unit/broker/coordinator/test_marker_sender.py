@@ -349,7 +349,7 @@ def test_an_end_is_waited_for_no_longer_than_a_back_off(context: Context) -> Non
     assert context.sender.when_ended("x") is not None
 
 
-def test_nobody_waits_for_what_is_left_to_a_later_coordinator(context: Context) -> None:
+def test_no_caller_waits_for_what_is_left_to_a_later_coordinator(context: Context) -> None:
     context.write(SECOND, name="resigned")
     ended = context.sender.when_ended("resigned")
     context.sender.drop(0)

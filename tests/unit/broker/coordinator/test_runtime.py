@@ -432,7 +432,7 @@ def test_the_next_epoch_of_the_same_leader_goes_on(broker: Broker) -> None:
     assert broker.shard() is before
     assert (before.partition, before.leader_epochs) == (0, [0, 1, 2])
     broker.runtime.elect(0, 4)
-    broker.put("refused")  # loading, since somebody may have led in epoch 3
+    broker.put("refused")  # loading, since another broker may have led in epoch 3
     assert before.leader_epochs == [0, 1, 2]
 
 

@@ -1,4 +1,4 @@
-"""Which cluster a node's folders belong to, and when they are told."""
+"""Which cluster a node's folders belong to, and when that is written to them."""
 
 from __future__ import annotations
 

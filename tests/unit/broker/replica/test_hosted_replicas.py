@@ -38,7 +38,7 @@ async def test_a_follower_serves_readers_alone() -> None:
     assert hosted.readable(TP, -1) is partition and hosted.online(TP) is partition
 
 
-async def test_a_failed_directory_serves_nobody() -> None:
+async def test_a_failed_directory_serves_no_requests() -> None:
     broker = Broker()
     partition = broker.lead()
     broker.replicas.failures.go_offline([TP])

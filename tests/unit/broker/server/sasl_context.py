@@ -97,7 +97,7 @@ class DueTimers:
 
 
 class SaslServer:
-    """The listener; Metadata tells who asks."""
+    """The listener; Metadata is answered with who asks."""
 
     def __init__(self, sasl: ListenerSasl) -> None:
         self.clock = SetClock()

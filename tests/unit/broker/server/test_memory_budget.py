@@ -36,7 +36,7 @@ class Holders:
         self["full"].hold(self.budget.limit_bytes)
 
 
-def test_a_little_waits_for_nobody() -> None:
+def test_a_little_memory_is_given_at_once() -> None:
     holders = Holders()
     holders.fill()
     for number in range(200):
@@ -55,7 +55,7 @@ def test_what_fits_is_granted_and_counted() -> None:
     assert holders.budget.has_room
 
 
-def test_it_is_plentiful_while_there_is_room_and_nobody_waits() -> None:
+def test_it_is_plentiful_while_there_is_room_and_no_waiter() -> None:
     holders = Holders()
     assert holders.budget.is_plentiful
     holders.fill()
@@ -127,7 +127,7 @@ def test_a_peer_goes_before_clients_that_wait() -> None:
     assert holders["client"].take(LARGE)
 
 
-def test_who_leaves_while_waiting_holds_up_nobody() -> None:
+def test_a_waiter_that_leaves_holds_up_no_other() -> None:
     holders = Holders()
     holders.fill()
     assert holders["a"].take(LARGE)
@@ -205,7 +205,7 @@ def test_everybody_is_served_in_the_end() -> None:
     steps = 0
     while wanted:
         steps += 1
-        assert steps < 10_000, "somebody starves"
+        assert steps < 10_000, "a share starves"
         for name in [*waiting, *holders.notified]:
             if name in wanted and name not in holding:
                 size = wanted[name] * FREE_BYTES

@@ -48,7 +48,7 @@ def test_who_has_looked_goes_to_the_back() -> None:
     assert pool.woken() == [1]
 
 
-def test_nobody_is_woken_twice_for_nothing() -> None:
+def test_no_waiter_is_woken_twice_for_nothing() -> None:
     """All have looked, and none wants it (there is not enough, say)."""
     pool = Pool(2)
     pool.add(1)

@@ -152,7 +152,7 @@ async def test_a_broker_that_is_gone_for_good_is_unregistered(kafka: Kafka) -> N
             await client.unregister_broker(-1)
 
 
-async def test_a_client_that_is_not_open_asks_nobody() -> None:
+async def test_a_client_that_is_not_open_sends_nothing() -> None:
     client = Admin("localhost:1")
     with pytest.raises(ClosedError):
         await client.list_topics()

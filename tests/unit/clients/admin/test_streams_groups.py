@@ -82,7 +82,7 @@ async def test_described() -> None:
 
 
 async def test_a_group_without_a_topology() -> None:
-    """No member has told one yet."""
+    """No member has sent one yet."""
     group = described_group()
     group.topology = None
     async with fake_cluster() as cluster, Admin(cluster.bootstrap) as admin:

@@ -135,7 +135,7 @@ def test_a_cancelled_task_cancels_its_call_and_waits_for_its_end() -> None:
     asyncio.run(main())
 
 
-def test_what_nobody_gets_is_given_back() -> None:
+def test_a_result_that_no_caller_gets_is_given_back() -> None:
     """The call had ended when its task was cancelled."""
 
     async def main() -> None:
@@ -208,7 +208,7 @@ def test_a_client_that_cannot_be_entered_leaves_nothing_behind() -> None:
     assert slow.events == ["left by Cancelled"] and not client_threads()
 
 
-def test_a_client_that_nobody_closes_ends_with_its_event_loop() -> None:
+def test_an_unclosed_client_ends_with_its_event_loop() -> None:
     client = Client()
     loop = asyncio.new_event_loop()
 

@@ -34,7 +34,7 @@ def test_a_task_holds_the_lock_while_it_runs() -> None:
     ran = threading.Event()
     with thread.lock:
         thread.token.run_sync_soon(ran.set)
-        assert not ran.wait(0.05), "a task ran while somebody else had the lock"
+        assert not ran.wait(0.05), "a task ran while another thread had the lock"
     assert ran.wait(10)
 
     def twice() -> str:

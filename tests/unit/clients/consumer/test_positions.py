@@ -32,7 +32,7 @@ class NoLeaders:
 
 
 class NewLeaders:
-    """A cluster of which there is a new leader whenever somebody has been asked."""
+    """A cluster of which there is a new leader after each request."""
 
     def __init__(self) -> None:
         self.epoch = 1

@@ -63,7 +63,7 @@ def test_of_clients_that_are_not_open(client: Any) -> None:
         client.statistics()
 
 
-async def test_of_an_admin_client_that_nobody_has_answered() -> None:
+async def test_of_an_admin_client_without_an_answer() -> None:
     async with Admin("127.0.0.1:1") as admin:
         assert admin.statistics() == ClusterStatistics(0, 0, 0, 0, None)
 

@@ -61,7 +61,7 @@ def stable() -> HeartbeatMember:
     return member
 
 
-def test_nobody_joins_before_the_first_poll() -> None:
+def test_no_member_joins_before_the_first_poll() -> None:
     """A program that has subscribed but does not poll is not a member."""
     member, _ = core(max_poll_interval_ms=10)
     assert member.step(10_000) == Idle()

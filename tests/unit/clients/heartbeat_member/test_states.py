@@ -23,7 +23,7 @@ def test_who_may_be_thrown_out() -> None:
         assert state.may_become(HeartbeatMemberState.FAILED) == is_alive
 
 
-def test_nobody_owns_partitions_without_acknowledging_them() -> None:
+def test_no_member_owns_partitions_without_acknowledging_them() -> None:
     """The way from an assignment to a quiet member leads over the acknowledgement, or is none."""
     assert not HeartbeatMemberState.STABLE.may_become(HeartbeatMemberState.ACKNOWLEDGING)
     assert HeartbeatMemberState.RECONCILING.may_become(HeartbeatMemberState.ACKNOWLEDGING)

@@ -131,7 +131,7 @@ def test_reserved_ids_say_whether_a_replica_may_be_online() -> None:
     assert is_online(directory(1, 2), ())
 
 
-def test_directories_that_nobody_knows_take_no_room() -> None:
+def test_unknown_directories_take_no_room() -> None:
     """All of them MIGRATING are none at all."""
     assert directories_of((1, 2), {}) == ()
     assert directories_of((2, 1), {1: LOST}) == (MIGRATING, LOST)

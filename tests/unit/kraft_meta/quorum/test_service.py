@@ -396,7 +396,7 @@ def test_a_broker_that_is_known_to_be_gone_is_fenced_at_once() -> None:
     virtually(main)
 
 
-def test_a_quorum_of_one_has_nobody_to_hand_over_to() -> None:
+def test_a_quorum_of_one_has_no_successor() -> None:
     """It goes on to lead until it ends."""
 
     async def main() -> None:

@@ -408,7 +408,7 @@ def test_a_flapping_link_causes_no_storm(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_link_that_comes_and_goes_deposes_nobody(seed: int) -> None:
+def test_a_link_that_comes_and_goes_deposes_no_leader(seed: int) -> None:
     """Now the link works, now it refuses; pre-votes leave a live leader in its place."""
     cluster = Cluster([1, 2, 3], seed=seed)
     leader = cluster.wait_for_leader()
@@ -424,7 +424,7 @@ def test_a_link_that_comes_and_goes_deposes_nobody(seed: int) -> None:
     assert cluster.sent[Vote] < 100
 
 
-def test_nobody_follows_a_leader_back_that_has_resigned() -> None:
+def test_no_voter_follows_a_leader_back_that_has_resigned() -> None:
     """Votes that still name it do not count: it said itself that it does not lead any more."""
     cluster, _core = follower()
     cluster.nodes[1].log.append([LogBatch(0, 1, 0, (b"x",))])

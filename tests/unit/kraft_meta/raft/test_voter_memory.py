@@ -62,7 +62,7 @@ def test_two_wiped_voters_do_not_elect_each_other() -> None:
         assert intact.log.end_offset >= 2
 
 
-def test_a_wiped_voter_lets_nobody_win_who_lacks_what_it_had() -> None:
+def test_a_wiped_voter_lets_no_candidate_win_that_lacks_what_it_had() -> None:
     """It acknowledged a record with the leader; the third voter never got that."""
     for seed in range(20):
         cluster = Cluster([1, 2, 3], seed=seed)

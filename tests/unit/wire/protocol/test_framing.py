@@ -265,7 +265,7 @@ def test_memory_of_large_frames_is_used_again(growth: int) -> None:
 
 
 def test_a_large_frame_asks_before_it_grows() -> None:
-    """Its memory comes in steps, each of which is told before it is taken."""
+    """Its memory comes in steps, each of which is announced before it is taken."""
     connection = ServerConnection(100 << 20, bytearray(1 << 16))
     data = memoryview(struct.pack(">i", 20 << 20) + bytes(20 << 20))
     steps: list[int] = []

@@ -365,7 +365,7 @@ def test_delta_horizon_and_retention_of_nothing() -> None:
 
 
 def test_retention_sees_tombstones() -> None:
-    """Compaction is told the key and whether there is a value."""
+    """Compaction gets the key and whether there is a value."""
     buf = build_batch(
         [Record(0, T0, b"a", None), Record(0, T0, None, b""), Record(0, T0, b"c", b"")]
     )

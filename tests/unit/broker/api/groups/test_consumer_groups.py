@@ -286,7 +286,7 @@ def test_an_answer_waits_for_the_records_behind_it(broker: BrokerStandIn) -> Non
         ),
         1,
     )
-    assert isinstance(again, Deferred), "tells what the member has"
+    assert isinstance(again, Deferred), "it has the member's assignment"
     assert not again.done
     plain: Any = broker.call(heartbeat(epoch=2), 1)
     assert (plain.error_code, plain.assignment) == (ErrorCode.NONE, None)

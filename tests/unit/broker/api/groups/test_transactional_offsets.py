@@ -203,7 +203,7 @@ def test_what_is_not_verified_is_refused(
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_nobody_has_to_be_asked_about(
+def test_errors_that_need_no_coordinator(
     broker: BrokerStandIn, version: int, kwargs: dict[str, Any], code: ErrorCode
 ) -> None:
     """The transaction's coordinator is not asked."""

@@ -95,7 +95,7 @@ async def test_a_parked_follower_shows_at_once_that_it_follows(autojump_clock: o
         assert codes == [ErrorCode.NONE]
 
 
-async def test_sequences_are_not_judged_by_a_leader_that_nobody_follows(
+async def test_sequences_are_not_judged_by_a_leader_without_followers(
     autojump_clock: object,
 ) -> None:
     """It was cut off, and another one may lead since: the producer has to look."""

@@ -236,7 +236,9 @@ async def test_what_one_leaves_is_for_the_next(autojump_clock: trio.testing.Mock
         assert got == [[(0, 1, 1)], [(2, 3, 1)], [(4, 4, 1)]]
 
 
-async def test_one_that_is_gone_holds_nobody_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_closed_connection_holds_no_other_up(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     broker = ShareBroker()
     async with broker.running():
         first, second = Member(broker, "m1"), Member(broker, "m2")

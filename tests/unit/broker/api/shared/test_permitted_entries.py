@@ -96,7 +96,7 @@ def test_the_others_are_served_as_if_they_were_alone(later: bool) -> None:
     assert len(request.topics) == 2
 
 
-def test_nobody_is_asked_where_nothing_is_permitted() -> None:
+def test_the_handler_is_not_called_where_nothing_is_permitted() -> None:
     handler = Served()
     request = CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in "ab"])
     topics = serve(ApiKey.CREATE_TOPICS, request, handler, ()).topics

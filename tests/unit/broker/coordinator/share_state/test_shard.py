@@ -127,7 +127,7 @@ def test_an_older_leader_is_fenced_once_a_newer_one_has_read() -> None:
     assert share.write(ACKNOWLEDGED, leader_epoch=-1) is NONE
 
 
-def test_a_newer_leader_that_writes_without_reading_fences_nobody() -> None:
+def test_a_newer_leader_that_writes_without_reading_fences_no_other() -> None:
     """As in Kafka: the epoch of the record is that of the last read."""
     share = ShareStandIn()
     share.initialize()
@@ -297,7 +297,7 @@ def test_states_of_deleted_topics_are_removed() -> None:
     assert share.read(key=kept).state_epoch == 1
 
 
-def test_a_deleted_state_fences_nobody() -> None:
+def test_a_deleted_state_fences_no_leader() -> None:
     share = ShareStandIn()
     share.initialize(state_epoch=9)
     share.read(leader_epoch=9)

@@ -439,7 +439,7 @@ def test_a_stop_on_a_full_disk_is_no_clean_one() -> None:
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_a_folder_that_cannot_be_renamed_is_in_nobodys_way(is_kept: bool) -> None:
+def test_a_folder_that_cannot_be_renamed_does_no_harm(is_kept: bool) -> None:
     """No log is made in it, nothing of it is served or lost, and once there is room all goes on."""
     node = Node()
     node.append(node.create(), b"precious")

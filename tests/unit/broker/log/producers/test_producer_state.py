@@ -313,7 +313,7 @@ def test_open_transaction_does_not_expire() -> None:
     assert partition.state.expire(T0 + 2 * DAY_MS) == [1]
 
 
-def test_clock_that_goes_back_expires_nobody() -> None:
+def test_clock_that_goes_back_expires_no_producer() -> None:
     """A step back of the clock is tolerated."""
     partition = Partition(expiration_ms=1000)
     partition.send(0)

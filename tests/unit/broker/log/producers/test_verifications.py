@@ -85,7 +85,7 @@ def test_partitions_that_are_added_by_producing_begin_with_sequence_0(partition:
     assert partition.send(0, txn=True, guard=guard) == 0
 
 
-def test_verifications_that_nobody_used_expire() -> None:
+def test_unused_verifications_expire() -> None:
     partition = Partition(expiration_ms=1000)
     guard = start(partition)
     partition.state.expire(T0 + 999)

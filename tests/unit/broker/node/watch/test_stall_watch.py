@@ -39,7 +39,7 @@ async def test_a_stall_names_what_held_the_loop(caplog: pytest.LogCaptureFixture
     assert loop.stall_count == 1
 
 
-def test_a_thread_that_overslept_accuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watch_thread_that_overslept_blames_no_call(caplog: pytest.LogCaptureFixture) -> None:
     now = [0]
     loop = LoopWatch(lambda: now[0])
     watch = StallWatch(loop, 100, lambda: now[0])

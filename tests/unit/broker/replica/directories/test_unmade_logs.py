@@ -46,7 +46,7 @@ def path_of(broker: Broker, topic_partition: TopicPartition = TP) -> str:
 
 
 def touch(broker: Broker) -> None:
-    """Let the log of t-0 be made, whoever leads."""
+    """Let the log of t-0 be made, whichever broker leads."""
     try:
         broker.replicas.hosted.leader(TP)
     except KafkaError as error:

@@ -103,9 +103,9 @@ def test_answers_to_an_earlier_session_are_void() -> None:
     session = opened(A)
     first, second = session.next_step(), session.next_step()
     assert not session.on_answer(first, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    anew = session.next_step()
+    full = session.next_step()
     assert not session.on_answer(second, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert session.on_answer(anew, ErrorCode.NONE, 6)
+    assert session.on_answer(full, ErrorCode.NONE, 6)
     assert what(session.next_step()) == (6, 1, [], [])
 
 

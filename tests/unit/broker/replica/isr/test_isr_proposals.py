@@ -143,7 +143,7 @@ def test_a_callback_may_propose() -> None:
     assert context.asked(1) == [("b", 0, 7)]
 
 
-def test_a_request_that_nobody_decided_is_sent_again_after_a_pause() -> None:
+def test_an_undecided_request_is_sent_again_after_a_pause() -> None:
     context = Context()
     context.propose("a")
     context.pass_time()
@@ -161,7 +161,7 @@ def test_a_request_that_nobody_decided_is_sent_again_after_a_pause() -> None:
     assert context.outcomes() == [("a", 0, ErrorCode.NONE)]
 
 
-def test_a_newer_proposal_replaces_one_that_nobody_decided() -> None:
+def test_a_newer_proposal_replaces_an_undecided_one() -> None:
     context = Context()
     context.propose("a", partition_epoch=7)
     context.propose("b", partition_epoch=7)

@@ -55,7 +55,7 @@ def leader(high_watermark: int = 0, log_end_offset: int = 0, **changes: object) 
     return state
 
 
-def test_nobody_is_served_before_the_controller_has_spoken() -> None:
+def test_without_a_role_from_the_controller_no_request_is_served() -> None:
     state = PartitionState(1, 0, BROKERS)
     assert state.role is Role.NONE
     assert state.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -280,7 +280,7 @@ def test_a_follower_about_to_join_holds_the_high_watermark_back() -> None:
     assert not state.on_append(11, 6) and state.high_watermark == 10
 
 
-def test_a_follower_that_shuts_down_holds_nobody_back() -> None:
+def test_a_follower_that_shuts_down_holds_no_request_back() -> None:
     brokers = FixedBrokers({1: 11, 2: 12})
     brokers.leaving.add(2)
     state = trio_leader((1,), brokers=brokers)

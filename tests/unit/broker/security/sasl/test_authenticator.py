@@ -30,10 +30,10 @@ class Exchange:
             return b"go on"
         if text == "wrong":
             raise LoginFailed("wrong password", user="alice")
-        if text == "told":
+        if text == "explained":
             raise LoginFailed("another user", "you may know")
-        if text == "odd":
-            raise RemoteProtocolError("odd bytes")
+        if text == "malformed":
+            raise RemoteProtocolError("malformed bytes")
         user, _, end = text.partition(" until ")
         self.login = AuthenticatedUser(
             user, float(end) if end else None, is_by_token=user == "token"
@@ -83,8 +83,8 @@ def test_a_login_is_done_by_its_last_step() -> None:
     ("token", "reason", "message"),
     [
         ("wrong", "wrong password", GENERIC),
-        ("told", "another user", "you may know"),
-        ("odd", "odd bytes", GENERIC),
+        ("explained", "another user", "you may know"),
+        ("malformed", "malformed bytes", GENERIC),
     ],
 )
 def test_a_login_that_fails_fails_for_good(token: str, reason: str, message: str) -> None:

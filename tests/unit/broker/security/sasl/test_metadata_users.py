@@ -59,7 +59,7 @@ def test_the_newest_metadata_counts() -> None:
     assert not is_let_in(users, "alice", "one")
 
 
-def test_a_credential_that_goes_during_a_login_lets_nobody_in() -> None:
+def test_a_credential_deleted_during_a_login_is_refused() -> None:
     users = MetadataUsers(lambda size: b"s" * size)
     image = image_with("alice", "one")
     users.on_metadata(image, is_current=True)

@@ -106,7 +106,7 @@ def test_a_key_is_chosen_by_its_id() -> None:
         lambda _token: "no token",
     ],
 )
-def test_a_token_that_nobody_signed(forge: Any) -> None:
+def test_a_token_with_a_forged_signature(forge: Any) -> None:
     with pytest.raises(TokenRefused):
         validate(forge(signed(GOOD, "ES256")))
 

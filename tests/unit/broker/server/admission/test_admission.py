@@ -62,7 +62,7 @@ async def test_a_peer_is_served_once_it_is_let_in() -> None:
         assert listener.statistics()["connections"] == 1
 
 
-async def test_a_slow_peer_holds_up_nobody() -> None:
+async def test_a_slow_peer_holds_up_no_other() -> None:
     gate = Gate("hold")
     async with listening(Handlers(), admission=gate) as (_, connect):
         await connect()

@@ -121,7 +121,9 @@ async def test_who_is_not_let_in_learns_why(fault: str, caplog: pytest.LogCaptur
     assert line.startswith("connection refused client=127.0.0.1 listener=SSL reason=" + reason)
 
 
-async def test_a_slow_handshake_ends_and_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_slow_handshake_ends_and_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with listening_with_tls(material(SERVER, CA), timeout_s=0.5) as (listener, port):
         slow = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(20)]
         await slow[0].send_all(b"\x16\x03\x01\x01")

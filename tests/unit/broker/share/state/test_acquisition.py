@@ -107,7 +107,7 @@ def test_records_that_fail_often_do_not_come_behind_others() -> None:
     assert context.acquire("m2") == [(8, 11, 3)]
 
 
-def test_aborted_records_are_given_to_nobody() -> None:
+def test_aborted_records_are_not_acquired() -> None:
     context = ShareContext(TENS[:4], aborted=[(10, 19), (30, 39)])
     assert context.acquire() == [(0, 9, 1), (20, 29, 1)]
     write = context.write()

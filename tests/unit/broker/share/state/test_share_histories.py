@@ -4,7 +4,7 @@ The model shares no code with what it checks: a dictionary of records, and what 
 Checked at every step: states are legal and equal to the model's; nobody gets what another has, what
 is done with, or more often than the limit; what was written survives a load, and only that. In the
 end, when nothing fails any more, every record is done with, and each was accepted, refused by
-somebody, or delivered as often as the limit allows.
+a member, or delivered as often as the limit allows.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ async def test_what_is_described_comes_back_as_it_was_made() -> None:
 
     def answer(node: FakeNode, request: DescribeAclsRequest) -> DescribeAclsResponse:
         asked.append(request)
-        odd = AclDescription(principal="User:x", host="*", operation=99, permission_type=3)
+        unknown = AclDescription(principal="User:x", host="*", operation=99, permission_type=3)
         return DescribeAclsResponse(
             resources=[
                 DescribeAclsResource(
@@ -66,7 +66,7 @@ async def test_what_is_described_comes_back_as_it_was_made() -> None:
                         AclDescription(
                             principal="User:alice", host="*", operation=3, permission_type=3
                         ),
-                        odd,
+                        unknown,
                     ],
                 )
             ]
@@ -98,13 +98,13 @@ async def test_each_creation_has_its_own_outcome() -> None:
 
     def answer(node: FakeNode, request: CreateAclsRequest) -> CreateAclsResponse:
         asked.append(request)
-        refused = AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message="odd")
+        refused = AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message="malformed")
         return CreateAclsResponse(results=[AclCreationResult(), refused])
 
     async with fake_cluster() as cluster, Admin(cluster.bootstrap) as admin:
         cluster.on(ApiKey.CREATE_ACLS, answer)
         results = await admin.acls.create([READ, DENIED], raise_errors=False)
-        with pytest.raises(InvalidRequestError, match="odd"):
+        with pytest.raises(InvalidRequestError, match="malformed"):
             await admin.acls.create([READ, DENIED])
     assert READ not in results.errors
     assert isinstance(results.errors[DENIED], InvalidRequestError)

@@ -29,7 +29,7 @@ HMAC = bytes(range(64))
 
 
 async def test_made_and_described() -> None:
-    """A token tells who acts as whom; its secret is in no repr."""
+    """A token says who acts as whom; its secret is in no repr."""
     asked: list[CreateDelegationTokenRequest] = []
 
     def make(

@@ -20,7 +20,7 @@ async def test_everything_is_written_in_order() -> None:
     os.close(ours)
 
 
-async def test_a_reader_that_pauses_holds_nobody_up() -> None:
+async def test_a_reader_that_pauses_blocks_no_other_task() -> None:
     """The pipe is full, and other tasks run; once it is read the writer goes on."""
     ours, theirs = os.pipe()
     data = b"x" * (4 << 20)
@@ -36,7 +36,7 @@ async def test_a_reader_that_pauses_holds_nobody_up() -> None:
     os.close(theirs)
 
 
-async def test_nobody_reads() -> None:
+async def test_the_reader_has_closed_the_pipe() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     with pytest.raises(BrokenPipeError), trio.fail_after(10):
@@ -47,7 +47,7 @@ async def test_nobody_reads() -> None:
     os.close(theirs)
 
 
-async def test_nobody_reads_what_came_last() -> None:
+async def test_the_reader_closed_the_pipe_before_the_last_write() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     with pytest.raises(BrokenPipeError):

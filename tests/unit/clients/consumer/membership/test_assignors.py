@@ -108,7 +108,7 @@ def test_a_topic_that_does_not_exist_is_left_out() -> None:
         assert cls().assign({}, {"m": wants("gone")}) == {"m": []}
 
 
-def test_cooperative_gives_a_moving_partition_to_nobody_at_first() -> None:
+def test_cooperative_assigns_a_moving_partition_to_no_member_at_first() -> None:
     """A newcomer waits until the owner has given up its part."""
     old = MemberSubscription(
         ("a",), owned_partitions=tuple(partitions("a", 0, 1, 2)), generation_id=4

@@ -96,7 +96,7 @@ def stable(**config: Any) -> Membership:
 # -- alone ----------------------------------------------------------------------------------------
 
 
-def test_nobody_joins_before_the_first_poll() -> None:
+def test_no_member_joins_before_the_first_poll() -> None:
     """A program that has subscribed but does not poll is not a member."""
     core = Membership(MembershipConfig(group_id="g"), [RangeAssignor()], random.Random(1))
     core.subscribe(frozenset({"a"}))
@@ -350,7 +350,7 @@ def test_thrown_out(code: ErrorCode, keeps_id: bool) -> None:
     assert step.request.member_id == ("m1" if keeps_id else "")
 
 
-def test_an_old_heartbeat_throws_nobody_out() -> None:
+def test_an_old_heartbeat_removes_no_member() -> None:
     """Its answer is about a generation that is over."""
     core = stable()
     old = beat(core, 3_000)

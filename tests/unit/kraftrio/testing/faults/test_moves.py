@@ -70,7 +70,7 @@ async def test_a_leader_moves(kafka_world: KafkaWorld) -> None:
 
 
 @pytest.mark.kafka(brokers=1)
-async def test_nobody_else_can_lead(kafka_world: KafkaWorld) -> None:
+async def test_no_other_replica_can_lead(kafka_world: KafkaWorld) -> None:
     await kafka_world.create_topic("orders", 1)
     with pytest.raises(ValueError, match="nobody else can lead orders-0: only node 1 is in sync"):
         await kafka_world.move_leader("orders")

@@ -62,7 +62,7 @@ def test_only_what_is_assignable() -> None:
     assert {0, 3} & set(after["c"].get(T1, ())) == set()
 
 
-def test_topics_that_nobody_subscribes_to() -> None:
+def test_topics_without_subscribers() -> None:
     """Are taken from those who have them, whatever the others subscribe to."""
     before = {"a": {T1: frozenset({0})}, "b": {T1: frozenset({1})}}
     after = assign({"a": {T2}, "b": set()}, {T1: 2, T2: 1}, before)

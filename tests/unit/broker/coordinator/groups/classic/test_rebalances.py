@@ -40,7 +40,7 @@ def test_initial_delay_ends_at_the_rebalance_timeout() -> None:
     assert context.joined(first).generation_id == 1
 
 
-def test_pending_member_that_vanishes_holds_nobody_up(context: GroupContext) -> None:
+def test_pending_member_that_vanishes_holds_no_rebalance_up(context: GroupContext) -> None:
     """A member id that was asked for and never used expires; the others' rebalance then ends."""
     member = context.stable_group()[0]
     context.new_member_id(session_timeout_ms=7_000)
