@@ -42,7 +42,7 @@ def _fence_too_early() -> list[Patch]:
 
 
 def _commit_in_any_epoch() -> list[Patch]:
-    """Whoever has been a member may commit, a zombie, too."""
+    """A former member may commit, a zombie, too."""
 
     def check_commit(self: ConsumerGroup, *arguments: Any, **options: Any) -> ErrorCode:
         return ErrorCode.NONE

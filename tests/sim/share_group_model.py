@@ -6,7 +6,7 @@ promises
 1. One member has a record at a time: nobody is given what another one has got from the same process
    of a leader, until that member has said what became of it, has lost its connection, or was silent
    for the time of a lock.
-2. Whoever has a record may say what became of it, for as long.
+2. A member that has a record may acknowledge it, for as long.
 3. What was accepted or rejected, and acknowledged, is never given to anybody again, whatever dies.
 4. A record is delivered no more often than the limit. Each delivery by one leader counts, and one
    that was released still counts for the next leader.

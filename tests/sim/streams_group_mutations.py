@@ -46,7 +46,7 @@ def _fence_too_early() -> list[Patch]:
 
 
 def _commit_in_any_epoch() -> list[Patch]:
-    """Whoever has lost a task may still commit for it."""
+    """A member that has lost a task may still commit for it."""
 
     def check_commit(self: StreamsGroup, *arguments: Any, **options: Any) -> ErrorCode:
         return ErrorCode.NONE

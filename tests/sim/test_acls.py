@@ -1,6 +1,6 @@
 """ACLs in a whole cluster: every node decides by its newest metadata, and by nothing older.
 
-Whoever connects is the user that is named as its machine is; nodes are super users.
+A client is the user that is named as its machine is; nodes are super users.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def test_a_slow_decision_is_not_waited_for_longer_than_asked() -> None:
 
 
 def test_another_node_is_the_active_controller() -> None:
-    """Whoever asks gets NOT_CONTROLLER, and finds the active one by DescribeCluster."""
+    """A client gets NOT_CONTROLLER, and finds the active one by DescribeCluster."""
     node = ControllerNode()
     node.leader_id = 3
     beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)

@@ -423,7 +423,7 @@ def test_automatic_topics_take_the_controllers_defaults(
 
 
 def test_replication_factor_that_was_set_is_kept() -> None:
-    """Whoever sets the factor gets it, or the error."""
+    """An operator who sets the factor gets it, or the error."""
     cluster = ClusterContext({"offsets.topic.replication.factor": "3"})
     done: list[ErrorCode] = []
     cluster.auto_topics.create([CONSUMER_OFFSETS], lambda _name, code: done.append(code))

@@ -93,7 +93,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
 
 
 def test_what_the_environment_says_to_commands_is_no_setting() -> None:
-    """Whoever has KRAFTRIO_BOOTSTRAP_SERVER set can start a node without a warning."""
+    """A shell with KRAFTRIO_BOOTSTRAP_SERVER set can start a node without a warning."""
     config = BrokerConfig.load(None, {}, {"KRAFTRIO_BOOTSTRAP_SERVER": "elsewhere:9092"})
     assert not config.warnings
     assert not config.originals

@@ -49,7 +49,7 @@ def test_no_id_is_given_twice_and_no_request_waits_while_there_are_some() -> Non
 
 
 def test_one_block_is_asked_for_at_a_time() -> None:
-    """Whoever comes meanwhile waits for it, in order."""
+    """Requests that come meanwhile wait for it, in order."""
     blocks = Blocks()
     waiting = [blocks.ids.next_producer_id() for _ in range(5)]
     assert len(blocks.waiting) == 1

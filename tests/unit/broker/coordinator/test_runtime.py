@@ -1,7 +1,7 @@
 """The runtime with shards that have nothing to do with groups: registers with a time to live.
 
 A register is a name with a value; it is stored by a record, removed by a tombstone, and expires.
-Somebody may wait for the next change of a register. Values of a transaction are pending until its
+A reader may wait for the next change of a register. Values of a transaction are pending until its
 end marker, which shows or drops them once it is committed.
 """
 
@@ -412,7 +412,7 @@ def test_every_part_of_an_outcome_counts_though_the_first_is_not_flushed(broker:
 
 
 async def test_a_failover_unloads_the_shard(broker: Broker) -> None:
-    """Whoever waits is answered, no timer is left, and the next leadership loads the log."""
+    """Waiting requests are answered, no timer is left, and the next leadership loads the log."""
     waiting = broker.wait()
     broker.put("a", name="s")
     broker.runtime.resign(0)

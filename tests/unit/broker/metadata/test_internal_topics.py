@@ -108,7 +108,7 @@ def test_failures_are_returned_and_tried_again_later() -> None:
 
 
 def test_a_topic_that_exists_is_no_failure() -> None:
-    """Somebody else was faster, or the metadata is behind."""
+    """Another broker was faster, or the metadata is behind."""
     maker = Maker()
     maker.create("a")
     maker.controller.answer(ErrorCode.TOPIC_ALREADY_EXISTS, "exists")

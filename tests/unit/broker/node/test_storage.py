@@ -86,7 +86,7 @@ def test_a_folder_without_an_owner_keeps_its_id() -> None:
 
 
 def test_a_vote_of_another_folder_proves_nothing() -> None:
-    """Somebody copied the metadata log of another voter here."""
+    """The metadata log of another voter was copied here."""
     fs = new_fs(a=A)
     first = open_storage(fs)
     first.election_store.write(ElectionState(3, is_proven=True), [1, 2, 3])

@@ -96,7 +96,7 @@ def test_rate_over_windows() -> None:
 
 
 def test_steady_traffic_at_the_rate_does_not_exceed_it() -> None:
-    """Whoever moves what it may is never held back for long."""
+    """A follower that keeps to its rate is never held back for long."""
     context = Context()
     context.throttle("*")
     context.quota.set_rate(10_000)

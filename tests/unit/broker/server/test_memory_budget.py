@@ -32,7 +32,7 @@ class Holders:
         return self.shares[name]
 
     def fill(self) -> None:
-        """Somebody holds all there is."""
+        """One share holds all there is."""
         self["full"].hold(self.budget.limit_bytes)
 
 

@@ -33,7 +33,7 @@ class Handing(Context):
         return self.of().position
 
 
-def test_records_are_consumed_when_somebody_looks() -> None:
+def test_records_are_consumed_when_the_position_is_asked_for() -> None:
     """The position follows at once where it is looked at, though no call was made."""
     program = Handing()
     program.answer((0, 4))

@@ -36,7 +36,7 @@ def test_runs_have_one_type_or_one_each(
     assert [(b.first_offset, b.last_offset, b.acknowledge_types) for b in made] == batches
 
 
-def test_each_broker_hears_of_what_it_handed_out() -> None:
+def test_each_broker_gets_the_acknowledgements_of_what_it_handed_out() -> None:
     """The last word on an offset counts; who waits for the first one is called once."""
     called: list[int] = []
     pending = PendingAcknowledgements(lambda: called.append(1))

@@ -62,7 +62,7 @@ def test_the_ways_to_take_may_be_mixed() -> None:
 
 
 def test_records_whose_lock_is_over_are_not_handed_over() -> None:
-    """Somebody else has them by now."""
+    """Another member has them by now."""
     in_hand = holding(2, locked_until_s=10.0)
     assert in_hand.next_record(9.9) is not None
     assert in_hand.next_record(10.0) is None and in_hand.is_empty

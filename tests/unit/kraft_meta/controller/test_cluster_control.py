@@ -139,7 +139,7 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move() -> None:
     assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
 
 
-def test_after_a_failover_brokers_get_one_session_to_be_heard_of() -> None:
+def test_after_a_failover_brokers_get_one_session_for_a_heartbeat() -> None:
     """The new controller begins a session for every unfenced broker."""
     context = ControllerContext()
     context.start_brokers(1)
@@ -175,7 +175,7 @@ def test_standing_still_again_and_again_prolongs_a_session_by_another_one_at_mos
     assert context.image.brokers[1].fenced
 
 
-def test_a_deadline_that_is_late_while_others_are_heard_is_an_end() -> None:
+def test_a_late_deadline_fences_while_heartbeats_of_others_arrive() -> None:
     """A controller that waits for its disk receives heartbeats all the same."""
     context = ControllerContext()
     context.start_brokers(1, 2)

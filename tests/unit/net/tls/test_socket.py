@@ -91,7 +91,7 @@ async def test_bytes_come_through_a_narrow_socket_unchanged(seed: int) -> None:
 
 
 async def test_bytes_count_as_sent_when_they_are_out() -> None:
-    """Whoever has sent all may wait for an answer: nothing is left that nobody would send."""
+    """A peer that has sent all may wait for an answer: nothing is left that nobody would send."""
     pair = Pair()
     await pair.shake_hands()
     pair.server_end.room_bytes = 1000

@@ -229,7 +229,9 @@ async def test_a_follower_that_asks_again_is_answered_first(autojump_clock: obje
         assert isinstance(again, Deferred) and not again.done
 
 
-async def test_a_follower_hears_at_once_that_a_topic_is_unknown(autojump_clock: object) -> None:
+async def test_a_follower_is_answered_at_once_that_a_topic_is_unknown(
+    autojump_clock: object,
+) -> None:
     """A consumer waits out its long poll, so that it does not spin."""
     broker = Broker()
     async with broker.running():
@@ -345,7 +347,7 @@ async def test_a_quiet_follower_joins_the_isr_when_it_may(autojump_clock: object
         assert [member.broker_id for member in broker.proposed[0].isr] == [1, 2]
 
 
-async def test_a_quiet_follower_hears_of_commits_and_of_other_leaders(
+async def test_a_quiet_follower_learns_of_commits_and_of_other_leaders(
     autojump_clock: object,
 ) -> None:
     broker = Broker()

@@ -107,11 +107,11 @@ def test_keys_of_any_length_are_told_apart() -> None:
 def test_records_without_a_key_go() -> None:
     """They have no place in a compacted log (they came before its policy did)."""
     context = LogContext(cleanup_policy="delete")
-    context.append(b"nobody's", key=None)
-    context.append(b"somebody's", key=b"k")
+    context.append(b"without a key", key=None)
+    context.append(b"with a key", key=b"k")
     context.log.set_config(dataclasses.replace(context.config, cleanup_policy="compact"))
     clean(context)
-    assert shown(context) == [(1, b"k", b"somebody's")]
+    assert shown(context) == [(1, b"k", b"with a key")]
 
 
 def test_clean_part_is_only_compared_with_the_dirty_one() -> None:

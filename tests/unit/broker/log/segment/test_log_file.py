@@ -63,7 +63,7 @@ def test_a_cut_ends_the_slices_that_reach_beyond() -> None:
 
 
 def test_a_closed_file_stays_closed() -> None:
-    """Whoever still holds it must not read or sync what may be another segment's by now."""
+    """Its holders must not read or sync what may be another segment's by now."""
     _, file = new_file()
     size = append(file, b"a")
     piece = file.slice_at(0, size, is_settled=True)

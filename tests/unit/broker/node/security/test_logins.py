@@ -85,7 +85,7 @@ def test_a_listener_that_cannot_let_anybody_in(settings: dict[str, str], sentenc
     assert str(refused.value).startswith(sentence) and "secret" not in str(refused.value)
 
 
-def test_brokers_let_in_whoever_they_go_as() -> None:
+def test_the_mechanism_between_brokers_must_be_among_those_of_the_listener() -> None:
     config = {**SCRAM_SETTINGS, INTER_BROKER_MECHANISM: "PLAIN"}
     node = logins(config)
     name = BrokerConfig.load(None, config, {}).inter_broker_listener_name

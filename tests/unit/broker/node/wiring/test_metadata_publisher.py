@@ -170,7 +170,7 @@ def test_coordinators_are_notified_of_topics_with_other_partitions_or_replicas()
 
 
 def test_what_concerns_no_part_is_applied_all_the_same() -> None:
-    """Whoever waits for an offset must not wait for ever."""
+    """Waiters for an offset must not wait for ever."""
     broker = Broker()
     broker.publish(RegisterBrokerRecord(2, b"2" * 16, 7, ()))
     calls = broker.publish(BrokerRegistrationChangeRecord(2, 7, fenced=False))

@@ -43,7 +43,7 @@ def test_a_fetch_returns_whether_the_follower_has_moved() -> None:
     assert fetch(known, 2, 4)
 
 
-def test_a_broker_that_has_restarted_is_not_heard_with_its_former_epoch() -> None:
+def test_a_fetch_with_the_epoch_before_a_restart_does_not_count() -> None:
     cluster = Cluster()
     known = followers(cluster)
     cluster.epochs[2] = 21

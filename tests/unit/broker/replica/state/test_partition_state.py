@@ -390,7 +390,7 @@ def test_a_shrunken_isr_lets_the_high_watermark_go_on() -> None:
     ],
 )
 def test_refused_proposals(error: ErrorCode, still_pending: bool, send_later: bool) -> None:
-    """Whoever might have been added stays in the maximal ISR until the metadata shows."""
+    """A follower that might have been added stays in the maximal ISR until the metadata shows."""
     state = trio_leader((1,), end=0)
     proposal = fetch(state, 2, 0).proposal
     assert proposal is not None

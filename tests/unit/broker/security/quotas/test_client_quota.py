@@ -103,7 +103,7 @@ def test_unused_measures_go() -> None:
 
 
 def test_measures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever makes up client ids pushes its own out, not those that are in use."""
+    """A client that makes up client ids pushes its own out, not those that are in use."""
     monkeypatch.setattr(client_quota, "MOST_CLIENTS", 10)
     one = quota({("", ""): 100.0})
     one.use("a", "honest", 2000, 0)

@@ -306,7 +306,7 @@ def test_a_heartbeat_that_failed_is_repeated_soon() -> None:
     assert core.next_heartbeat_ms == 3_800
 
 
-def test_session_is_over_when_nothing_was_heard() -> None:
+def test_session_is_over_when_no_answer_came() -> None:
     """Then the coordinator is looked up, and has a session's time again."""
     core = stable(session_timeout_ms=10_000)
     request = beat(core, 3_000)

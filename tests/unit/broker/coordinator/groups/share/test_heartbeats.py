@@ -285,7 +285,7 @@ def test_a_member_may_join_again(context: ShareContext) -> None:
     assert len(context.share_group.members) == 1
 
 
-def test_a_full_group_takes_nobody_but_its_members(context: ShareContext) -> None:
+def test_a_full_group_takes_its_members_only(context: ShareContext) -> None:
     context.properties.group_share_max_size = 1
     epoch = context.share_join("a")
     assert context.share_refused("b", 0, ["topic"]) == (

@@ -41,7 +41,7 @@ def test_a_server_is_reached_by_its_names(authority: CertificateAuthority) -> No
 
 
 def test_a_client_is_no_server(authority: CertificateAuthority) -> None:
-    """Whoever steals it cannot pass for a node."""
+    """A thief cannot pass for a node with it."""
     leaf = x509.load_pem_x509_certificates(authority.issue_client("admin"))[0]
     usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert set(usage) == {ExtendedKeyUsageOID.CLIENT_AUTH}

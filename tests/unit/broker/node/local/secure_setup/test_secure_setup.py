@@ -100,7 +100,7 @@ def test_the_administrator_is_a_first_user(tmp_path: Path) -> None:
     assert PASSWORD not in text
 
 
-def test_odd_folders_survive_java(tmp_path: Path) -> None:
+def test_unusual_folder_names_survive_java(tmp_path: Path) -> None:
     """java.util.Properties reads Latin-1 and escapes."""
     folder = tmp_path / "Müller \\ 😀"
     setup = SecureSetup(str(folder), {1: NodeAddress("localhost", 9092, "localhost")})
