@@ -6,7 +6,7 @@ Owns: `STREAMS_MUTATIONS`, name -> the patches that switch one in. Called by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kraftrio.broker.coordinator.groups.streams.assignors.process_load import ProcessLoad
@@ -104,7 +104,7 @@ def _one_copy_too_few() -> list[Patch]:
     """A copy of each state is left out."""
     counted = StreamsHeartbeats.assignment_configs
 
-    def assignment_configs(self: StreamsHeartbeats, group_id: str) -> dict[str, str]:
+    def assignment_configs(self: StreamsHeartbeats, group_id: str) -> Mapping[str, str]:
         configs = counted(self, group_id)
         return {name: str(max(int(value) - 1, 0)) for name, value in configs.items()}
 

@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 from kraftrio.broker.coordinator.groups.classic.groups import ClassicGroups
 from kraftrio.broker.coordinator.groups.consumer.groups import ConsumerGroups
-from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import (
+    HeartbeatTimes,
+    heartbeat_times,
+)
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.shard.kind_table import KindDirectory
@@ -37,7 +40,7 @@ def group_kinds(
     """
 
     def times(session_timeout: str, interval: str) -> HeartbeatTimes:
-        return HeartbeatTimes(
+        return heartbeat_times(
             settings, metadata, session_timeout=session_timeout, interval=interval
         )
 

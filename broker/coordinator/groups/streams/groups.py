@@ -10,11 +10,12 @@ Sans-IO: called by the shard with the time as a `Now`, answers with an `Outcome`
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any, ClassVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
-from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes, KeptSettings
 from kraftrio.broker.coordinator.groups.modern.member_state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
@@ -37,6 +38,7 @@ from kraftrio.broker.coordinator.groups.streams.records import (
     member_tombstones,
 )
 from kraftrio.broker.coordinator.groups.streams.replay import StreamsReplay
+from kraftrio.broker.coordinator.groups.streams.target_assignment import assignment_configs
 from kraftrio.broker.coordinator.groups.streams.topology.topics import GroupTopics
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, FollowUp, Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
@@ -78,7 +80,12 @@ class StreamsGroups:
         self._registry = registry
         self._deadlines = MemberDeadlines(deadlines, settings, times)
         self._heartbeats = StreamsHeartbeats(
-            registry, properties, settings, GroupTopics(metadata, hashes), self._deadlines
+            registry,
+            properties,
+            settings,
+            GroupTopics(metadata, hashes),
+            self._deadlines,
+            KeptSettings(metadata, partial(assignment_configs, settings)),
         )
         self._replay = StreamsReplay(registry, metadata.topic_name)
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from kraftrio.broker.coordinator.groups.classic.group_state import ClassicGroup
 from kraftrio.broker.coordinator.groups.classic.records import group_tombstone
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import KeptSettings
 from kraftrio.broker.coordinator.groups.modern.member_state import JOIN_EPOCH
 from kraftrio.broker.coordinator.groups.properties import GroupProperties, GroupSettingsPort
 from kraftrio.broker.coordinator.groups.streams.assignors.sticky import StickyTaskAssignor
@@ -45,7 +46,6 @@ from kraftrio.broker.coordinator.groups.streams.records import (
     topology_record,
 )
 from kraftrio.broker.coordinator.groups.streams.target_assignment import (
-    STANDBY_REPLICAS_CONFIG,
     compute_target,
     target_records,
 )
@@ -114,10 +114,12 @@ class StreamsHeartbeats:
         settings: GroupSettingsPort,
         topics: GroupTopics,
         deadlines: MemberDeadlines,
+        configs: KeptSettings[Mapping[str, str]],
     ) -> None:
         self._registry = registry
         self._properties = properties
         self._settings = settings
+        self._configs = configs  # what the assignor is given
         self._topics = topics
         self._deadlines = deadlines
         self._assignor = StickyTaskAssignor()
@@ -195,10 +197,9 @@ class StreamsHeartbeats:
         )
         return target_records(group, target, group.epoch, now)
 
-    def assignment_configs(self, group_id: str) -> dict[str, str]:
+    def assignment_configs(self, group_id: str) -> Mapping[str, str]:
         """The settings of a group that the assignor is given."""
-        count = self._settings.number(group_id, "streams.num.standby.replicas")
-        return {STANDBY_REPLICAS_CONFIG: str(count)}
+        return self._configs.of(group_id)
 
     # --- the steps ---
 

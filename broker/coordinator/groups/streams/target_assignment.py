@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftrio.broker.coordinator.groups.properties import GroupSettingsPort
 from kraftrio.broker.coordinator.groups.streams.assignors.java_order import hash_order
 from kraftrio.broker.coordinator.groups.streams.assignors.spec import (
     StreamsMemberSpec,
@@ -29,6 +30,11 @@ from kraftrio.wire.errors import ErrorCode, KafkaError
 
 STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
 """The name of the assignor's only setting in the records."""
+
+
+def assignment_configs(settings: GroupSettingsPort, group_id: str) -> Mapping[str, str]:
+    """The settings of a group that the assignor is given, as the records have them."""
+    return {STANDBY_REPLICAS_CONFIG: str(settings.number(group_id, "streams.num.standby.replicas"))}
 
 
 def compute_target(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import heartbeat_times
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.kraft_meta.metadata.image import GROUP, MetadataDelta
 from kraftrio.kraft_meta.metadata.records import ConfigRecord, MetadataRecord, TopicRecord
@@ -18,7 +18,7 @@ def publish(metadata: MetadataCache, record: MetadataRecord) -> None:
 def test_times_are_kept_as_long_as_configurations_are() -> None:
     """A change of any configuration has them looked up again, one of topics does not."""
     settings, metadata = Settings(), MetadataCache()
-    times = HeartbeatTimes(
+    times = heartbeat_times(
         settings,
         metadata,
         session_timeout="consumer.session.timeout.ms",

@@ -13,7 +13,7 @@ from immutables import Map
 
 from kraftrio.broker.coordinator.deadlines import DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import GroupRegistry
-from kraftrio.broker.coordinator.groups.modern.heartbeat_times import HeartbeatTimes
+from kraftrio.broker.coordinator.groups.modern.heartbeat_times import heartbeat_times
 from kraftrio.broker.coordinator.groups.modern.topic_hashes import TopicHashes
 from kraftrio.broker.coordinator.groups.streams.group_state import StreamsGroup
 from kraftrio.broker.coordinator.groups.streams.groups import StreamsGroups
@@ -61,7 +61,7 @@ class StreamsContext:
         """Begin again from the log, as after a crash."""
         self.registry = GroupRegistry()
         self.deadlines = DeadlineQueue()
-        times = HeartbeatTimes(
+        times = heartbeat_times(
             self.settings,
             self.metadata,
             session_timeout="streams.session.timeout.ms",
