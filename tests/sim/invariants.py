@@ -91,7 +91,7 @@ class Invariants:
             if node.incarnation is not None and node.node is not None:
                 with node.disk.as_written():
                     self._check_node(node, node.incarnation)
-        self.transactions.finish()
+        self.transactions.finish_all()
 
     def _check_node(self, node: SimNode, incarnation: Incarnation) -> None:
         self.check_count += 1
@@ -111,6 +111,7 @@ class Invariants:
                 key = (partition.topic_id, partition.topic_partition.partition)
                 log, state = partition.log, partition.state
                 if state.role is Role.OFFLINE or _holds(log.directory, lost):
+                    self.transactions.on_offline(partition, key)
                     continue
                 high_watermark, end = log.high_watermark, log.log_end_offset
                 if end != view.ends.get(key):

@@ -8,7 +8,9 @@ has changed, and asks it to `finish` after all of them. It parses batches itself
 3. A transaction is recorded as complete only when its markers are committed everywhere.
 4. Records of a transactional id move on legally, and its epochs never go back.
 
-What a replica has lost of compacted topics, since they were compacted, was seen before that.
+What a replica has lost of compacted topics, since they were compacted, was seen before that. A
+replica may go offline at the instant at which it commits something, of which nobody else knows yet:
+what depends on that is looked at again at the end.
 """
 
 from __future__ import annotations
@@ -103,6 +105,8 @@ class TransactionInvariants:
         self._marked: dict[Ending, set[TopicPartition]] = {}
         self._new_markers: list[tuple[str, Ending]] = []
         self._complete: list[tuple[str, Ending, frozenset[TopicPartition]]] = []
+        self._unseen: dict[TopicPartition, int] = {}  # up to where offline replicas committed more
+        self._later: list[Callable[[], None]] = []
         self.marker_count = 0
         self.completion_count = 0
 
@@ -112,6 +116,12 @@ class TransactionInvariants:
             ending = _ending(header, data)
             if ending is not None:
                 self._new_markers.append((name, ending))
+
+    def on_offline(self, partition: Partition, key: tuple[bytes, int]) -> None:
+        """A replica is offline; nothing can be read from it."""
+        known = self._partitions.setdefault(key, StableData())
+        if partition.log.high_watermark > known.end:
+            self._unseen[partition.topic_partition] = partition.log.high_watermark
 
     def on_high_watermark(
         self, partition: Partition, key: tuple[bytes, int], name: str, *, knows_all: bool
@@ -128,6 +138,8 @@ class TransactionInvariants:
             for header, data in _batches(partition, known.end, high_watermark):
                 self._commit(tp, known, header, data)
             known.end = high_watermark
+            if high_watermark >= self._unseen.get(tp, 0):
+                self._unseen.pop(tp, None)
         found = log.last_stable_offset
         expected = max(known.last_stable_offset(high_watermark), log.log_start_offset)
         if found > expected:
@@ -188,18 +200,38 @@ class TransactionInvariants:
         """Compare what came since the last call: all of it came at one instant."""
         for name, ending in self._new_markers:
             self.marker_count += 1
-            if ending not in self._prepared:
-                raise SimulationFailure(f"{name} has the marker of {ending}, which is not prepared")
+            if any(tp.topic == _STATES for tp in self._unseen):
+                self._later.append(partial(self._check_prepared, name, ending))
+            else:
+                self._check_prepared(name, ending)
         self._new_markers.clear()
         for transactional_id, ending, partitions in self._complete:
             self.completion_count += 1
-            missing = sorted(partitions - self._marked.get(ending, set()))
-            if missing:
-                raise SimulationFailure(
-                    f"{transactional_id} is complete, but the marker of {ending} is not committed"
-                    f" in {missing[0].topic}-{missing[0].partition}"
-                )
+            unseen = partitions & self._unseen.keys()
+            self._check_marked(transactional_id, ending, partitions - unseen)
+            if unseen:
+                self._later.append(partial(self._check_marked, transactional_id, ending, unseen))
         self._complete.clear()
+
+    def finish_all(self) -> None:
+        """Look again at what could not be seen when it happened."""
+        self.finish()
+        for check in self._later:
+            check()
+
+    def _check_prepared(self, name: str, ending: Ending) -> None:
+        if ending not in self._prepared:
+            raise SimulationFailure(f"{name} has the marker of {ending}, which is not prepared")
+
+    def _check_marked(
+        self, transactional_id: str, ending: Ending, partitions: frozenset[TopicPartition]
+    ) -> None:
+        missing = sorted(partitions - self._marked.get(ending, set()))
+        if missing:
+            raise SimulationFailure(
+                f"{transactional_id} is complete, but the marker of {ending} is not committed"
+                f" in {missing[0].topic}-{missing[0].partition}"
+            )
 
 
 def _check_move(transactional_id: str, before: _Transaction, found: _Transaction) -> None:
