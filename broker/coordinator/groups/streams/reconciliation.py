@@ -75,6 +75,8 @@ def _next_step(
     owners: TaskOwners,
 ) -> StreamsMember:
     process_id, has = member.metadata.process_id, member.assigned
+    if _are_those_of(target.tasks, has):  # as for most members of a rebalance
+        return _in_state(member, StreamsMemberState.STABLE, target.epoch, has, NO_ASSIGNED_TASKS)
     active = _compare_active(
         has.active, target, lambda task: _is_active_taken(owners, task, process_id)
     )
@@ -95,6 +97,15 @@ def _next_step(
     if not added.is_empty:
         kept = kept.merge(added)
     return _in_state(member, state, target.epoch, kept, NO_ASSIGNED_TASKS)
+
+
+def _are_those_of(tasks: Tasks, assigned: AssignedTasks) -> bool:
+    """Whether a member is to have just what it has."""
+    return (
+        tasks.active.keys() == assigned.active.keys()
+        and all(assigned.active[name].keys() == tasks.active[name] for name in tasks.active)
+        and (tasks.standby, tasks.warmup) == (assigned.standby, assigned.warmup)
+    )
 
 
 def _in_state(
