@@ -294,18 +294,32 @@ class _Loader:
         """Remove the empty segments that a roll or a truncation left when the disk failed.
 
         Appends went on in the segment before such a one, perhaps beyond its base offset, and reads
-        must not look for them in the empty one.
+        must not look for them in the empty one. A first segment that has lost all of its records
+        stays: `recover` drops what comes after them, or the log would begin behind them.
         """
         kept: list[Segment] = []
-        for segment in segments:
-            if segment.size_bytes or (
-                segment is segments[-1] and self._is_at_log_end(kept, segment)
-            ):
+        for index, segment in enumerate(segments):
+            if segment.size_bytes or self._may_be_empty(kept, segments[index:]):
                 kept.append(segment)
             else:
                 self._record_event("removed", segment.path(LOG_SUFFIX), "an empty segment")
                 segment.remove()
         return kept
+
+    def _may_be_empty(self, before: Sequence[Segment], rest: Sequence[Segment]) -> bool:
+        """Whether the first of the rest stays although it is empty."""
+        if len(rest) == 1:
+            return self._is_at_log_end(before, rest[0])
+        return not before and self._has_lost_all(rest[0], rest[1])
+
+    def _has_lost_all(self, first: Segment, after: Segment) -> bool:
+        """Whether an empty first segment once had the records up to the next one."""
+        offset = after.base_offset
+        return (
+            offset > max(self.recovery_point, self._checkpointed.log_start_offset)
+            and offset > first.base_offset
+            and not self._may_have_gap(first, after)
+        )
 
     def _is_at_log_end(self, before: Sequence[Segment], segment: Segment) -> bool:
         """Whether an empty last segment begins where the one before it ends."""

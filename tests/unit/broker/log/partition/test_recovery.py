@@ -469,6 +469,31 @@ def test_an_empty_segment_inside_is_removed(clean: bool) -> None:
     assert f"{2:020d}.index" not in context.files()
 
 
+@pytest.mark.parametrize("emptied", [[0], [0, 4], [0, 4, 8]])
+def test_a_first_segment_that_lost_all_of_its_records_ends_the_log(emptied: list[int]) -> None:
+    """A failed sync may cost all that was not flushed; the log must not begin behind that."""
+    context = filled()
+    context.log.close()
+    for base_offset in emptied:
+        context.overwrite(f"{base_offset:020d}.log", b"")
+    context.recovery_point = 0
+    context.open(clean=False)
+    assert (context.log.log_start_offset, context.log.log_end_offset) == (0, 0)
+    context.append(b"again")
+    assert context.values() == [b"again"]
+
+
+def test_an_empty_first_segment_below_the_log_start_is_removed() -> None:
+    """Its records were deleted."""
+    context = filled()
+    context.log.close()
+    context.overwrite(f"{0:020d}.log", b"")
+    context.recovery_point, context.log_start_offset = 0, 4
+    context.open(clean=False)
+    assert context.log.log_start_offset == 4
+    assert context.values() == VALUES[4:]
+
+
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize("base_offset", [9, 12, 20])
 @pytest.mark.parametrize("clean", [True, False])
