@@ -198,7 +198,7 @@ def setup_logging(
 
 
 def _leave_out_what_is_not_shown() -> None:
-    """Spare each record what no format here shows (the logging cookbook, "Optimization")."""
+    """Spare each record what no format here shows (Python's Logging HOWTO, "Optimization")."""
     logging._srcfile = None  # which line of code logs
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 

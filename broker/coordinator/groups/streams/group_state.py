@@ -103,20 +103,18 @@ class StreamsGroup:
         """Add a member, or replace it."""
         former = self._members.get(member.member_id)
         if former is None or _held_by(former) != _held_by(member):
-            self._release_tasks(member.member_id)
+            self._release_tasks(former)
             for tasks in (member.assigned, member.pending_revocation):
                 self.owners.add(tasks, member.metadata.process_id)
         self._members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
         """Drop a member, if there is one; who asked for a shutdown is forgotten with the last."""
-        self._release_tasks(member_id)
-        self._members.pop(member_id, None)
+        self._release_tasks(self._members.pop(member_id, None))
         if not self._members:
             self.shutdown_member_id = None
 
-    def _release_tasks(self, member_id: str) -> None:
-        former = self._members.get(member_id)
+    def _release_tasks(self, former: StreamsMember | None) -> None:
         if former is not None:
             process_id = former.metadata.process_id
             self.owners.remove(former.assigned, process_id)
