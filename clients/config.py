@@ -17,7 +17,12 @@ from typing import Any, Literal, TypeVar
 
 from kraftrio.base.backoff import ExponentialBackoff
 from kraftrio.clients.arguments.nearest import did_you_mean
-from kraftrio.clients.arguments.times import Milliseconds, whole_milliseconds
+from kraftrio.clients.arguments.times import (
+    Duration,
+    Milliseconds,
+    timeout_or_default,
+    whole_milliseconds,
+)
 from kraftrio.clients.arguments.values import MAX_INT32, MAX_INT64, text
 from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.security import SecurityConfig, SecuritySettings
@@ -76,6 +81,15 @@ class ClientConfig(SecurityConfig):
     socket_connection_setup_timeout_ms: int = 10_000
     socket_connection_setup_timeout_max_ms: int = 30_000
     allow_auto_create_topics: bool = True
+
+    def call_timeout_s(self, timeout_ms: Duration | None) -> float:
+        """How long a call may take, in seconds; None: default_api_timeout_ms.
+
+        Raises:
+            TypeError, ValueError: that is no time.
+        """
+        given_ms = timeout_or_default("timeout_ms", timeout_ms, self.default_api_timeout_ms)
+        return given_ms / 1000
 
     def check(self) -> None:
         """Check all values.

@@ -34,6 +34,8 @@ PACKAGES = (
 TEXTS = (".py", ".md", ".toml", ".yml", ".j2", ".html", ".sh", "scripts/check", "scripts/bench")
 MAX_MODULE_LINES = 700
 MAX_FUNCTION_LINES = 70
+MAX_METHODS = 30
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Of the modules that may not wait these open files, by the builtin.
 MAY_OPEN = {
@@ -153,15 +155,19 @@ def test_randomness_is_injected() -> None:
 
 
 def test_size_limits() -> None:
-    """Modules and functions stay short enough to be read whole."""
+    """Modules and functions stay short enough to be read whole, and classes to be surveyed."""
     counts = {module: (ROOT / module).read_text().count("\n") for module in modules()}
     faults = [f"{name}: {lines}" for name, lines in counts.items() if lines > MAX_MODULE_LINES]
     for _, line, node in all_nodes():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, _FUNCTION):
             assert node.end_lineno is not None
             length = node.end_lineno - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
                 faults.append(f"{line}: {node.name} has {length} lines")
+        elif isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(each, _FUNCTION) for each in node.body)
+            if methods > MAX_METHODS:
+                faults.append(f"{line}: {node.name} has {methods} methods")
     assert not faults
 
 

@@ -1,12 +1,11 @@
 """The admin client: `async with Admin("localhost:9092") as admin`.
 
 Owns the client's life and what programs call: how long a call may take, and whether it raises. What
-is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `transactions`,
-`log_dirs` and `cluster`, what only one kind of group has in `share_groups` and `streams_groups`,
-who gets in and may do what in `admin/security/`, and how requests find their broker in
-`admin/calls`. Calls about several items return `Results` and raise the first item's error, unless
-`raise_errors` is False. Calls may run side by side. The class is as flat as Java's Admin, which
-programs know: a method for each call, and none of them decides anything.
+is sent and how answers are read is in `admin/topics`, `configs`, `groups`, `log_dirs` and
+`cluster`, and how requests find their broker in `admin/calls`. Whole parts are attributes:
+`transactions`, what only `share_groups` and `streams_groups` have, and what is in
+`admin/security/`. Calls about several items return `Results` and raise the first item's error,
+unless `raise_errors` is False. Calls may run side by side. No method here decides anything.
 
 Names and defaults of the settings are those of the Java client in snake_case. Kafka documentation,
 "Admin API".
@@ -26,7 +25,6 @@ from kraftrio.clients.admin import groups as group_calls
 from kraftrio.clients.admin import lag as lag_calls
 from kraftrio.clients.admin import log_dirs as log_dir_calls
 from kraftrio.clients.admin import topics as topic_calls
-from kraftrio.clients.admin import transactions as transaction_calls
 from kraftrio.clients.admin.calls import AdminCalls, Deadline, finish
 from kraftrio.clients.admin.configs import ConfigChanges
 from kraftrio.clients.admin.groups import CommittedOffset
@@ -36,14 +34,13 @@ from kraftrio.clients.admin.security.delegation_tokens import DelegationTokenAdm
 from kraftrio.clients.admin.security.scram_users import ScramUserAdmin
 from kraftrio.clients.admin.share_groups import ShareGroupAdmin
 from kraftrio.clients.admin.streams_groups import StreamsGroupAdmin
+from kraftrio.clients.admin.transactions import TransactionAdmin
 from kraftrio.clients.admin.types import (
-    AbortTransactionSpec,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
     ElectionType,
-    FencedProducer,
     GroupDescription,
     GroupListing,
     ListedOffset,
@@ -52,15 +49,12 @@ from kraftrio.clients.admin.types import (
     OffsetSpec,
     PartitionLag,
     PartitionReassignment,
-    ProducerState,
     QuorumInfo,
     Results,
     TopicListing,
-    TransactionDescription,
-    TransactionListing,
 )
 from kraftrio.clients.arguments.several import Partitions, Texts
-from kraftrio.clients.arguments.times import Duration, Milliseconds, PastMoment
+from kraftrio.clients.arguments.times import Duration, PastMoment
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.config import AdminConfig, AdminSettings, describe_client, make_config
 from kraftrio.clients.diagnostics.open_clients import noted_as_open
@@ -84,6 +78,7 @@ class Admin:
     Attributes:
         share_groups: what only share groups have.
         streams_groups: what only streams groups have.
+        transactions: which there are, and ending them.
         acls: who may do what.
         scram_users: who logs in by SCRAM.
         quotas: how much users, clients and addresses may use.
@@ -108,6 +103,7 @@ class Admin:
         self._calls: AdminCalls | None = None
         self.share_groups = ShareGroupAdmin(self._begin)
         self.streams_groups = StreamsGroupAdmin(self._begin)
+        self.transactions = TransactionAdmin(self._begin)
         self.acls = AclAdmin(self._begin)
         self.scram_users = ScramUserAdmin(self._begin)
         self.quotas = ClientQuotaAdmin(self._begin)
@@ -457,106 +453,6 @@ class Admin:
         """
         results = await group_calls.remove_members(
             *self._begin(timeout_ms), group_id, group_instance_ids, reason
-        )
-        return finish(results, raise_errors)
-
-    # -- transactions -----------------------------------------------------------------------------
-
-    async def list_transactions(
-        self,
-        *,
-        states: Texts = (),
-        producer_ids: int | Iterable[int] = (),
-        min_duration_ms: Milliseconds | None = None,
-        transactional_id_pattern: str | None = None,
-        timeout_ms: Duration | None = None,
-    ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators that pass every filter given.
-
-        Args:
-            min_duration_ms: only ids whose last transaction began longer ago, open or not.
-            transactional_id_pattern: in RE2's syntax; the whole id must match.
-
-        Raises:
-            UnsupportedVersionError: a broker does not know the filter.
-            TimedOutError, NetworkError: not every broker answered.
-        """
-        return await transaction_calls.list_transactions(
-            *self._begin(timeout_ms),
-            states=states,
-            producer_ids=producer_ids,
-            min_duration_ms=min_duration_ms,
-            transactional_id_pattern=transactional_id_pattern,
-        )
-
-    async def describe_transactions(
-        self,
-        transactional_ids: Texts,
-        *,
-        timeout_ms: Duration | None = None,
-        raise_errors: bool = True,
-    ) -> Results[str, TransactionDescription]:
-        """Return the states of transactional ids, and the partitions of open transactions.
-
-        Raises:
-            TransactionalIdNotFoundError, ...: for an id, if `raise_errors`.
-        """
-        results = await transaction_calls.describe_transactions(
-            *self._begin(timeout_ms), transactional_ids
-        )
-        return finish(results, raise_errors)
-
-    async def fence_producers(
-        self,
-        transactional_ids: Texts,
-        *,
-        timeout_ms: Duration | None = None,
-        raise_errors: bool = True,
-    ) -> Results[str, FencedProducer]:
-        """Shut the producers of transactional ids out, which aborts their open transactions.
-
-        Raises:
-            TransactionalIdAuthorizationError, ...: for an id, if `raise_errors`.
-        """
-        results = await transaction_calls.fence_producers(
-            *self._begin(timeout_ms), transactional_ids
-        )
-        return finish(results, raise_errors)
-
-    async def abort_transaction(
-        self, spec: AbortTransactionSpec, *, timeout_ms: Duration | None = None
-    ) -> None:
-        """Write an abort marker into one partition: for a transaction that hangs there.
-
-        The coordinator is not asked. A transaction that it still knows must not be aborted like
-        this, since the rest of it could be committed.
-
-        Raises:
-            InvalidProducerEpochError: the producer has another epoch there.
-            TransactionCoordinatorFencedError: a marker of a later coordinator is there.
-            UnknownTopicOrPartitionError, ...: the partition is not there.
-        """
-        results = await transaction_calls.abort_transaction(*self._begin(timeout_ms), spec)
-        finish(results, raise_errors=True)
-
-    async def describe_producers(
-        self,
-        partitions: Partitions,
-        *,
-        broker_id: int | None = None,
-        timeout_ms: Duration | None = None,
-        raise_errors: bool = True,
-    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """Return the producers that partitions know, and where their transactions began.
-
-        Args:
-            broker_id: ask this replica instead of the leaders.
-
-        Raises:
-            UnknownTopicOrPartitionError, ...: for a partition, if `raise_errors`.
-        """
-        results = await transaction_calls.describe_producers(
-            *self._begin(timeout_ms), partitions, broker_id=broker_id
         )
         return finish(results, raise_errors)
 

@@ -289,13 +289,18 @@ async def for_each_group(group_ids: Texts, ask: Callable[[str], Awaitable[T]]) -
     Raises:
         TypeError, ValueError: they cannot be ids of groups; nothing was asked.
     """
+    return await for_each(checked_group_ids(group_ids), ask)
+
+
+async def for_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> Results[str, T]:
+    """Ask for one id after the other; an error of one is its result."""
     values: dict[str, T] = {}
     errors: dict[str, KafkaClientError] = {}
-    for group_id in checked_group_ids(group_ids):
+    for each in ids:
         try:
-            values[group_id] = await ask(group_id)
+            values[each] = await ask(each)
         except KafkaClientError as error:
-            errors[group_id] = error
+            errors[each] = error
     return Results(values, errors)
 
 

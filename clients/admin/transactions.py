@@ -1,5 +1,7 @@
 """The admin client's part for transactions: which there are, what they are in, and ending them.
 
+Owns `TransactionAdmin`, which programs reach as `Admin.transactions`.
+
 Called by: `admin`. KIP-360 (fencing by InitProducerId), KIP-664, KIP-994 and KIP-1152 (filters).
 """
 
@@ -8,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kraftrio.clients.admin.calls import MOVED_COORDINATOR, AdminCalls, Deadline, collect
+from kraftrio.clients.admin.calls import (
+    MOVED_COORDINATOR,
+    AdminCalls,
+    Begin,
+    Deadline,
+    collect,
+    finish,
+    for_each,
+)
 from kraftrio.clients.admin.types import (
     AbortTransactionSpec,
     FencedProducer,
@@ -25,10 +35,10 @@ from kraftrio.clients.arguments.several import (
     topic_partition,
     topic_partitions,
 )
-from kraftrio.clients.arguments.times import Milliseconds, whole_milliseconds
+from kraftrio.clients.arguments.times import Duration, Milliseconds, whole_milliseconds
 from kraftrio.clients.arguments.values import MAX_INT16, MAX_INT32, text, whole_number
 from kraftrio.clients.coordinators import TRANSACTION_KEY_TYPE
-from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.errors import error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import (
     DescribeProducersRequest,
@@ -55,39 +65,175 @@ _NO_FILTER: Final = -1
 _RETRIED_FENCING: Final = MOVED_COORDINATOR | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
-async def list_transactions(
-    calls: AdminCalls,
-    deadline: Deadline,
-    *,
-    states: Texts = (),
-    producer_ids: int | Iterable[int] = (),
-    min_duration_ms: Milliseconds | None = None,
-    transactional_id_pattern: str | None = None,
-) -> list[TransactionListing]:
-    """Return the transactional ids of all coordinators; empty filters let everything through."""
-    request = ListTransactionsRequest(
-        state_filters=texts("states", states, "a state"),
-        producer_id_filters=[
-            whole_number("a producer id", each)
-            for each in several("producer_ids", producer_ids, int)
-        ],
-        duration_filter=_NO_FILTER
-        if min_duration_ms is None
-        else whole_milliseconds("min_duration_ms", min_duration_ms),
-        transactional_id_pattern=None
-        if transactional_id_pattern is None
-        else text("transactional_id_pattern", transactional_id_pattern),
-    )
-    cluster = calls.cluster
-    await cluster.refresh(timeout_s=deadline.left_s)
-    found: dict[str, TransactionListing] = {}
-    for node_id in sorted(cluster.metadata.brokers):
-        response = await _list_of(calls, node_id, request, deadline)
-        for each in response.transaction_states:
-            found[each.transactional_id] = TransactionListing(
-                each.transactional_id, each.producer_id, each.transaction_state
+class TransactionAdmin:
+    """Administers transactions.
+
+    Args:
+        begin: begins a call, which may take some milliseconds at most.
+    """
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+
+    async def list_ids(
+        self,
+        *,
+        states: Texts = (),
+        producer_ids: int | Iterable[int] = (),
+        min_duration_ms: Milliseconds | None = None,
+        transactional_id_pattern: str | None = None,
+        timeout_ms: Duration | None = None,
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all coordinators that pass every filter given.
+
+        Args:
+            min_duration_ms: only ids whose last transaction began longer ago, open or not.
+            transactional_id_pattern: in RE2's syntax; the whole id must match.
+
+        Raises:
+            UnsupportedVersionError: a broker does not know the filter.
+            TimedOutError, NetworkError: not every broker answered.
+        """
+        calls, deadline = self._begin(timeout_ms)
+        request = ListTransactionsRequest(
+            state_filters=texts("states", states, "a state"),
+            producer_id_filters=[
+                whole_number("a producer id", each)
+                for each in several("producer_ids", producer_ids, int)
+            ],
+            duration_filter=_NO_FILTER
+            if min_duration_ms is None
+            else whole_milliseconds("min_duration_ms", min_duration_ms),
+            transactional_id_pattern=None
+            if transactional_id_pattern is None
+            else text("transactional_id_pattern", transactional_id_pattern),
+        )
+        cluster = calls.cluster
+        await cluster.refresh(timeout_s=deadline.left_s)
+        found: dict[str, TransactionListing] = {}
+        for node_id in sorted(cluster.metadata.brokers):
+            response = await _list_of(calls, node_id, request, deadline)
+            for each in response.transaction_states:
+                found[each.transactional_id] = TransactionListing(
+                    each.transactional_id, each.producer_id, each.transaction_state
+                )
+        return [found[transactional_id] for transactional_id in sorted(found)]
+
+    async def describe(
+        self,
+        transactional_ids: Texts,
+        *,
+        timeout_ms: Duration | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, TransactionDescription]:
+        """Return the states of transactional ids, and the partitions of open transactions.
+
+        Raises:
+            TransactionalIdNotFoundError, ...: for an id, if `raise_errors`.
+        """
+        calls, deadline = self._begin(timeout_ms)
+
+        async def ask(transactional_id: str) -> TransactionDescription:
+            node_id, response = await calls.ask_coordinator(
+                transactional_id,
+                DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+                deadline,
+                _codes_of_states,
+                key_type=TRANSACTION_KEY_TYPE,
             )
-    return [found[transactional_id] for transactional_id in sorted(found)]
+            return _description(response.transaction_states[0], node_id)
+
+        return finish(await for_each(_checked_ids(transactional_ids), ask), raise_errors)
+
+    async def fence_producers(
+        self,
+        transactional_ids: Texts,
+        *,
+        timeout_ms: Duration | None = None,
+        raise_errors: bool = True,
+    ) -> Results[str, FencedProducer]:
+        """Shut the producers of transactional ids out, which aborts their open transactions.
+
+        Raises:
+            TransactionalIdAuthorizationError, ...: for an id, if `raise_errors`.
+        """
+        calls, deadline = self._begin(timeout_ms)
+
+        async def ask(transactional_id: str) -> FencedProducer:
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id,
+                # For an id that was never used: it is not to linger.
+                transaction_timeout_ms=max(int(deadline.request_timeout_s * 1000), 1),
+            )
+            _, response = await calls.ask_coordinator(
+                transactional_id,
+                request,
+                deadline,
+                lambda answer: [answer.error_code],
+                key_type=TRANSACTION_KEY_TYPE,
+                retried=_RETRIED_FENCING,
+            )
+            if response.error_code != ErrorCode.NONE:
+                raise error_for(response.error_code)
+            return FencedProducer(response.producer_id, response.producer_epoch)
+
+        return finish(await for_each(_checked_ids(transactional_ids), ask), raise_errors)
+
+    async def abort(
+        self, spec: AbortTransactionSpec, *, timeout_ms: Duration | None = None
+    ) -> None:
+        """Write an abort marker into one partition: for a transaction that hangs there.
+
+        The coordinator is not asked. A transaction that it still knows must not be aborted like
+        this, since the rest of it could be committed.
+
+        Raises:
+            InvalidProducerEpochError: the producer has another epoch there.
+            TransactionCoordinatorFencedError: a marker of a later coordinator is there.
+            UnknownTopicOrPartitionError, ...: the partition is not there.
+        """
+        calls, deadline = self._begin(timeout_ms)
+        if not isinstance(spec, AbortTransactionSpec):
+            raise TypeError(f"spec must be an AbortTransactionSpec, not {spec!r}")
+        partition = topic_partition(spec.topic_partition)
+        marker = _abort_marker(spec, partition)
+        results = await calls.ask_leaders(
+            {partition: None},
+            deadline,
+            lambda _partitions: WriteTxnMarkersRequest(markers=[marker]),
+            _marker_results,
+        )
+        finish(results, raise_errors=True)
+
+    async def describe_producers(
+        self,
+        partitions: Partitions,
+        *,
+        broker_id: int | None = None,
+        timeout_ms: Duration | None = None,
+        raise_errors: bool = True,
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        """Return the producers that partitions know, and where their transactions began.
+
+        Args:
+            broker_id: ask this replica instead of the leaders.
+
+        Raises:
+            UnknownTopicOrPartitionError, ...: for a partition, if `raise_errors`.
+        """
+        calls, deadline = self._begin(timeout_ms)
+        wanted = dict.fromkeys(sorted(topic_partitions("partitions", partitions)))
+        if broker_id is None:
+            results = await calls.ask_leaders(
+                wanted, deadline, _producers_request, _producer_results
+            )
+        else:
+            broker_id = whole_number("broker_id", broker_id, 0, MAX_INT32)
+            response = await calls.ask_node(broker_id, _producers_request(wanted), deadline)
+            results = collect(
+                (each, code, None, states) for each, code, states in _producer_results(response)
+            )
+        return finish(results, raise_errors)
 
 
 async def _list_of(
@@ -101,65 +247,12 @@ async def _list_of(
             raise error_for(response.error_code)
 
 
-async def describe_transactions(
-    calls: AdminCalls, deadline: Deadline, transactional_ids: Texts
-) -> Results[str, TransactionDescription]:
-    """Return the states of transactional ids, and the partitions of open transactions."""
-    values: dict[str, TransactionDescription] = {}
-    errors: dict[str, KafkaClientError] = {}
-    for transactional_id in _transactional_ids(transactional_ids):
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        try:
-            node_id, response = await calls.ask_coordinator(
-                transactional_id,
-                request,
-                deadline,
-                _codes_of_states,
-                key_type=TRANSACTION_KEY_TYPE,
-            )
-            values[transactional_id] = _description(response.transaction_states[0], node_id)
-        except KafkaClientError as error:
-            errors[transactional_id] = error
-    return Results(values, errors)
+def _checked_ids(given: Texts) -> list[str]:
+    return texts("transactional_ids", given, "a transactional id")
 
 
-async def fence_producers(
-    calls: AdminCalls, deadline: Deadline, transactional_ids: Texts
-) -> Results[str, FencedProducer]:
-    """Shut the producers of transactional ids out, which aborts their open transactions."""
-    values: dict[str, FencedProducer] = {}
-    errors: dict[str, KafkaClientError] = {}
-    for transactional_id in _transactional_ids(transactional_ids):
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id,
-            # For an id that was never used: it is not to linger.
-            transaction_timeout_ms=max(int(deadline.request_timeout_s * 1000), 1),
-        )
-        try:
-            _, response = await calls.ask_coordinator(
-                transactional_id,
-                request,
-                deadline,
-                lambda answer: [answer.error_code],
-                key_type=TRANSACTION_KEY_TYPE,
-                retried=_RETRIED_FENCING,
-            )
-            if response.error_code != ErrorCode.NONE:
-                raise error_for(response.error_code)
-            values[transactional_id] = FencedProducer(response.producer_id, response.producer_epoch)
-        except KafkaClientError as error:
-            errors[transactional_id] = error
-    return Results(values, errors)
-
-
-async def abort_transaction(
-    calls: AdminCalls, deadline: Deadline, spec: AbortTransactionSpec
-) -> Results[TopicPartition, None]:
-    """Write an abort marker into one partition, without asking the coordinator."""
-    if not isinstance(spec, AbortTransactionSpec):
-        raise TypeError(f"spec must be an AbortTransactionSpec, not {spec!r}")
-    partition = topic_partition(spec.topic_partition)
-    marker = WritableTxnMarker(
+def _abort_marker(spec: AbortTransactionSpec, partition: TopicPartition) -> WritableTxnMarker:
+    return WritableTxnMarker(
         producer_id=whole_number("producer_id", spec.producer_id),
         producer_epoch=whole_number("producer_epoch", spec.producer_epoch, 0, MAX_INT16),
         coordinator_epoch=whole_number("coordinator_epoch", spec.coordinator_epoch, -1, MAX_INT32),
@@ -168,32 +261,6 @@ async def abort_transaction(
             WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
         ],
     )
-    return await calls.ask_leaders(
-        {partition: None},
-        deadline,
-        lambda _partitions: WriteTxnMarkersRequest(markers=[marker]),
-        _marker_results,
-    )
-
-
-async def describe_producers(
-    calls: AdminCalls,
-    deadline: Deadline,
-    partitions: Partitions,
-    *,
-    broker_id: int | None = None,
-) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-    """Return the producers that the leaders of partitions know, or one of their replicas does."""
-    wanted = dict.fromkeys(sorted(topic_partitions("partitions", partitions)))
-    if broker_id is None:
-        return await calls.ask_leaders(wanted, deadline, _producers_request, _producer_results)
-    broker_id = whole_number("broker_id", broker_id, 0, MAX_INT32)
-    response = await calls.ask_node(broker_id, _producers_request(wanted), deadline)
-    return collect((each, code, None, states) for each, code, states in _producer_results(response))
-
-
-def _transactional_ids(given: Texts) -> list[str]:
-    return texts("transactional_ids", given, "a transactional id")
 
 
 def _codes_of_states(response: DescribeTransactionsResponse) -> list[ErrorCode]:

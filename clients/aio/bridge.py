@@ -73,6 +73,12 @@ def client_of_asyncio(cls: type[C]) -> type[C]:
     return runs_in_thread(cls)
 
 
+def part_of_client(base: type, host: ClientHost, *args: Any) -> Any:
+    """Return a part of a client, made with these arguments, that is called by asyncio."""
+    made: Any = runs_in_thread(type(base.__name__, (base,), {"_host": host}))
+    return made(*args)
+
+
 def runs_in_thread(cls: type[C]) -> type[C]:
     """Have every public method and property of the base class run in the thread of `_host`.
 

@@ -8,21 +8,21 @@ for records that is cancelled gives back what it has got. Everything else is as 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from functools import partial
-from typing import Any, Generic, overload
+from typing import Any, Generic
 
-from kraftrio.clients.aio.bridge import client_of_asyncio, opened
+from kraftrio.clients.aio.bridge import client_of_asyncio, opened, part_of_client
 from kraftrio.clients.aio.host import CalledIterator, ClientHost, notify
-from kraftrio.clients.arguments.several import Partitions
 from kraftrio.clients.arguments.times import Duration
 from kraftrio.clients.consumer import consumer as _trio
 from kraftrio.clients.consumer.commits import CommitCallback
 from kraftrio.clients.consumer.committed import CommittedRecords
 from kraftrio.clients.consumer.listener import RebalanceListener
+from kraftrio.clients.consumer.partition_offsets import PartitionOffsets
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord, ConsumerRecords
 from kraftrio.clients.consumer.subscription import Topics
-from kraftrio.clients.group_offsets import OffsetAndMetadata, OffsetLike
+from kraftrio.clients.group_offsets import OffsetLike
 from kraftrio.clients.serialization import K, V
 from kraftrio.wire.primitives import TopicPartition
 
@@ -88,6 +88,7 @@ class Consumer(_trio.Consumer[K, V]):
 
     def _on_host(self, host: ClientHost) -> None:
         self.positions = partial(host.call_sync, self.positions)
+        self.offsets = part_of_client(PartitionOffsets, host, self.config, self._calls)
 
     # -- taking records -------------------------------------------------------------------------
 
@@ -113,28 +114,15 @@ class Consumer(_trio.Consumer[K, V]):
             opened(self), super().batches(), lambda _value: self._handover.give_back()
         )
 
-    @overload
-    def committed(self) -> CommittedRecords[K, V]: ...
-
-    @overload
-    def committed(
-        self, partitions: Partitions, *, timeout_ms: Duration | None = None
-    ) -> Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]: ...
-
-    def committed(
-        self, partitions: Partitions | None = None, *, timeout_ms: Duration | None = None
-    ) -> (
-        CommittedRecords[K, V] | Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]
-    ):
+    def committed(self) -> CommittedRecords[K, V]:
         """Iterate over records, and commit each after the body; see `kraftrio.Consumer.committed`.
 
-        With partitions instead: await what the group has committed of them; None where nothing is.
+        Raises:
+            InvalidGroupIdError: the consumer has no group_id.
         """
-        host = opened(self)
-        if partitions is not None:
-            return host.call(partial(self._committed_offsets, partitions, timeout_ms))
+        opened(self)
         self._calls.check_open()
-        self._offsets.check_group()
+        self._offset_client.check_group()
         take = partial(_trio.Consumer.__anext__, self)
         return _Committed(self, CommittedRecords(take, self._polling.next_batch, self._after_body))
 

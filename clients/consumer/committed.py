@@ -72,9 +72,10 @@ class AfterBody:
             self.give_back()
             await self._auto_commit.commit()
 
-    def finish(self) -> None:
-        """The program says that it has finished with everything it was given."""
+    def finish(self) -> Offsets:
+        """The program has finished with everything it was given: return where it goes on."""
         self._is_in_body = False
+        return self._handover.consumed()
 
     def handed_over(self) -> None:
         """A body begins."""

@@ -17,8 +17,8 @@ Owns what programs call; `polling` is the course of a call for records, `subscri
 What only changes the consumer's mind (`seek`, `pause`) is not async, and raises at once for a
 partition that is not assigned. What asks brokers is async and has `timeout_ms`, which is
 default_api_timeout_ms unless given. Offsets are positions: the next record to read. A TypeError or
-ValueError is raised at once for an argument that cannot be sent (see `arguments`). The class is as
-flat as Java's Consumer, which programs know; what a call does is done by the parts named above.
+ValueError is raised at once for an argument that cannot be sent (see `arguments`). Offsets that are
+only looked up are those of `partition_offsets`.
 
 Names and defaults of the settings are those of the Java consumer in snake_case. Kafka
 documentation, "Consumer API".
@@ -31,22 +31,20 @@ import math
 import random
 from collections.abc import (
     AsyncIterator,
-    Coroutine,
     Mapping,
     Sequence,
 )
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack, overload
+from typing import Generic, Self, Unpack
 
 import trio
 
 from kraftrio.base.background import run_aside
 from kraftrio.base.clock import wall_ms
 from kraftrio.clients import surroundings
-from kraftrio.clients.arguments.several import Partitions, all_partitions, by_item, topic_partitions
-from kraftrio.clients.arguments.several import topic_partition as as_partition
+from kraftrio.clients.arguments.several import Partitions, all_partitions
 from kraftrio.clients.arguments.times import (
     Duration,
     PastMoment,
@@ -74,12 +72,11 @@ from kraftrio.clients.consumer.listener import RebalanceListener
 from kraftrio.clients.consumer.members.classic_member import ClassicMember
 from kraftrio.clients.consumer.members.epoch_member import EpochMember
 from kraftrio.clients.consumer.offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     OffsetAndTimestamp,
     OffsetClient,
 )
 from kraftrio.clients.consumer.partition import Position
+from kraftrio.clients.consumer.partition_offsets import PartitionOffsets
 from kraftrio.clients.consumer.polling import Polling
 from kraftrio.clients.consumer.positions import Positions
 from kraftrio.clients.consumer.records import ConsumerBatch, ConsumerRecord, ConsumerRecords
@@ -135,6 +132,7 @@ class Consumer(Generic[K, V]):
         settings: see `ConsumerConfig`.
 
     Attributes:
+        offsets: where partitions begin and end, and what the group has committed.
         positions: a call that returns where each partition goes on, as far as that is known: what
             `commit` would commit. Everything that was handed over counts as consumed.
 
@@ -171,6 +169,7 @@ class Consumer(Generic[K, V]):
         )
         self.positions = self._handover.consumed
         self._calls = Calls()
+        self.offsets = PartitionOffsets(self.config, self._calls)
         self._is_entered = False
 
     def __repr__(self) -> str:
@@ -187,7 +186,9 @@ class Consumer(Generic[K, V]):
         self._stack.enter_context(noted_as_open(self))
         cluster.on_refusal(calls.fail)
         coordinator = GroupCoordinator(cluster, config, rng, config.group_id)
-        offsets = self._offsets = OffsetClient(cluster, config, coordinator, rng)
+        offsets = self._offset_client = self.offsets.client = OffsetClient(
+            cluster, config, coordinator, rng
+        )
         positions = self._positions = Positions(cluster, config, partitions, offsets, calls.fail)
         self._commits = Commits(
             offsets,
@@ -285,37 +286,20 @@ class Consumer(Generic[K, V]):
         """Iterate over batches, each decoded only if its records are looked at."""
         return _Batches(self)
 
-    @overload
-    def committed(self) -> CommittedRecords[K, V]: ...
-
-    @overload
-    def committed(
-        self, partitions: Partitions, *, timeout_ms: Duration | None = None
-    ) -> Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]: ...
-
-    def committed(
-        self, partitions: Partitions | None = None, *, timeout_ms: Duration | None = None
-    ) -> (
-        CommittedRecords[K, V] | Coroutine[Any, Any, dict[TopicPartition, OffsetAndMetadata | None]]
-    ):
+    def committed(self) -> CommittedRecords[K, V]:
         """Iterate over records, and commit each after the body: `async for r in c.committed()`.
 
         What a body has not finished, because it raised, comes again: in the next loop, after a
         restart, or to another member of the group. A `break` does not finish the body either,
         unless `commit` follows. `committed().batches()` does the same with batches. It does not
-        matter whether enable_auto_commit is set.
-
-        With partitions instead: await what the group has committed of them; None where nothing is.
+        matter whether enable_auto_commit is set. See `offsets.committed` for what is committed.
 
         Raises:
             InvalidGroupIdError: the consumer has no group_id.
-            TimedOutError, KafkaClientError: it could not be found out; or, of the loop, as of
-                any call for records.
+            KafkaClientError: of the loop, as of any call for records.
         """
         self._calls.check_open()
-        if partitions is not None:
-            return self._committed_offsets(partitions, timeout_ms)
-        self._offsets.check_group()
+        self._offset_client.check_group()
         return CommittedRecords(self.__anext__, self._polling.next_batch, self._after_body)
 
     async def poll(
@@ -459,7 +443,7 @@ class Consumer(Generic[K, V]):
         moment_ms = past_moment_ms("timestamp_ms", timestamp_ms, wall_ms())
         states = self._partitions.chosen(partitions)
         wanted = dict.fromkeys((state.topic_partition for state in states), moment_ms)
-        found = await self.offsets_for_times(wanted, timeout_ms=timeout_ms)
+        found = await self.offsets.for_times(wanted, timeout_ms=timeout_ms)
         for state in states:
             reported = found[state.topic_partition]
             if self._partitions.get(state.topic_partition) is not state:
@@ -501,7 +485,7 @@ class Consumer(Generic[K, V]):
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
             ValueError: the partition is not assigned.
         """
-        timeout_s = _timeout_s(self.config, timeout_ms)
+        timeout_s = self.config.call_timeout_s(timeout_ms)
         with trio.move_on_after(timeout_s):
             while True:
                 self._calls.check_open()
@@ -564,9 +548,9 @@ class Consumer(Generic[K, V]):
             TimedOutError, KafkaClientError: it could not be done.
         """
         self._calls.check_open()
-        self._offsets.check_group()
-        chosen = self._chosen_offsets(offsets)
-        await self._commits.commit(chosen, _timeout_s(self.config, timeout_ms))
+        self._offset_client.check_group()
+        chosen = self._after_body.finish() if offsets is None else as_offsets(offsets)
+        await self._commits.commit(chosen, self.config.call_timeout_s(timeout_ms))
 
     def commit_async(
         self,
@@ -580,75 +564,12 @@ class Consumer(Generic[K, V]):
                 raises, the next call for records raises.
         """
         self._calls.check_open()
-        self._offsets.check_group()
+        self._offset_client.check_group()
         check_function("callback", callback)
-        chosen = self._chosen_offsets(offsets)
+        chosen = self._after_body.finish() if offsets is None else as_offsets(offsets)
         self._commits.submit(chosen, callback or log_failure)
 
-    def _chosen_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetLike] | None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        if offsets is not None:
-            return as_offsets(offsets)
-        self._after_body.finish()
-        return self._handover.consumed()
-
-    async def _committed_offsets(
-        self, partitions: Partitions, timeout_ms: Duration | None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        wanted = topic_partitions("partitions", partitions)
-        return await self._offsets.repeat(
-            lambda: self._offsets.committed(wanted), _timeout_s(self.config, timeout_ms)
-        )
-
-    # -- lookups --------------------------------------------------------------------------------
-
-    async def offsets_for_times(
-        self,
-        timestamps_ms: Mapping[TopicPartition, PastMoment],
-        *,
-        timeout_ms: Duration | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset of each partition that is not older; None where all are.
-
-        Raises:
-            TypeError, ValueError: that is no time (see `seek_to_time`), or no partition.
-            TimedOutError, KafkaClientError: it could not be found out.
-        """
-        self._calls.check_open()
-        now_ms = wall_ms()
-        wanted = {
-            as_partition(each): past_moment_ms("a timestamp", moment, now_ms)
-            for each, moment in by_item("timestamps_ms", timestamps_ms).items()
-        }
-        return await self._offsets.look_up(wanted, _timeout_s(self.config, timeout_ms))
-
-    async def beginning_offsets(
-        self, partitions: Partitions, *, timeout_ms: Duration | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return where the partitions' logs begin.
-
-        Raises:
-            TimedOutError, KafkaClientError: it could not be found out.
-        """
-        self._calls.check_open()
-        wanted = dict.fromkeys(topic_partitions("partitions", partitions), EARLIEST_TIMESTAMP)
-        found = await self._offsets.look_up(wanted, _timeout_s(self.config, timeout_ms))
-        return {each: reported.offset for each, reported in found.items() if reported is not None}
-
-    async def end_offsets(
-        self, partitions: Partitions, *, timeout_ms: Duration | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return where the partitions' logs end: the high watermark, or for read_committed the
-        last stable offset.
-
-        Raises:
-            TimedOutError, KafkaClientError: it could not be found out.
-        """
-        self._calls.check_open()
-        wanted = dict.fromkeys(topic_partitions("partitions", partitions), LATEST_TIMESTAMP)
-        found = await self._offsets.look_up(wanted, _timeout_s(self.config, timeout_ms))
-        return {each: reported.offset for each, reported in found.items() if reported is not None}
+    # -- topics -----------------------------------------------------------------------------------
 
     async def partitions_for(
         self, topic: str, *, timeout_ms: Duration | None = None
@@ -660,7 +581,7 @@ class Consumer(Generic[K, V]):
         """
         self._calls.check_open()
         topic = text("topic", topic)
-        found = await self._cluster.topic(topic, timeout_s=_timeout_s(self.config, timeout_ms))
+        found = await self._cluster.topic(topic, timeout_s=self.config.call_timeout_s(timeout_ms))
         return list(found.partitions.values())
 
     async def list_topics(self, *, timeout_ms: Duration | None = None) -> dict[str, TopicMetadata]:
@@ -670,7 +591,7 @@ class Consumer(Generic[K, V]):
             TimedOutError: no broker answered in time.
         """
         self._calls.check_open()
-        return await self._cluster.all_topics(timeout_s=_timeout_s(self.config, timeout_ms))
+        return await self._cluster.all_topics(timeout_s=self.config.call_timeout_s(timeout_ms))
 
 
 class _Batches(Generic[K, V]):
@@ -685,7 +606,3 @@ class _Batches(Generic[K, V]):
     async def __anext__(self) -> ConsumerBatch[K, V]:
         self._consumer._calls.check_open()
         return await self._consumer._polling.next_batch()
-
-
-def _timeout_s(config: ConsumerConfig, timeout_ms: Duration | None) -> float:
-    return timeout_or_default("timeout_ms", timeout_ms, config.default_api_timeout_ms) / 1000

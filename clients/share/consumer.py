@@ -333,8 +333,7 @@ class ShareConsumer(Generic[K, V]):
         """
         self._calls.check_open()
         self._finish_implicitly()
-        default_ms = self.config.default_api_timeout_ms
-        timeout_s = timeout_or_default("timeout_ms", timeout_ms, default_ms) / 1000
+        timeout_s = self.config.call_timeout_s(timeout_ms)
         with self._results.collected() as outcome:
             await trio.lowlevel.checkpoint()
             await self._fetcher.flush(timeout_s)

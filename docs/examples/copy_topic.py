@@ -20,7 +20,7 @@ async def main(
         ]
         consumer.assign(tps)
         consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(tps)
+        ends = await consumer.offsets.end(tps)
         while any([await consumer.position(tp) < ends[tp] for tp in tps]):
             for record in await consumer.poll():
                 await producer.send(

@@ -23,7 +23,7 @@ async def read_totals(topic: str, servers: str) -> dict[bytes, int]:
         ]
         consumer.assign(tps)
         consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(tps)
+        ends = await consumer.offsets.end(tps)
         while any([await consumer.position(tp) < ends[tp] for tp in tps]):
             for record in await consumer.poll():
                 totals[record.key or b""] = record.value

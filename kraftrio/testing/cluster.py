@@ -1,6 +1,6 @@
 """Brokers with real sockets for a test: `KafkaBroker`, one, and `KafkaCluster`, several.
 
-Rules:
+Owns the words of tests; `cluster_life` is the way to what runs. Rules:
 1. They live in a thread of their own (`loop_thread`), or in a process of their own, so that a test
    may block or run any event loop. Every method waits for its result, and any thread may call it.
    The class is flat, since these are the words of tests; what they do is in the modules named here.
@@ -12,14 +12,9 @@ Called by: tests, through `kraftrio.testing`; the fixtures of `plugin`; `kraftri
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import Future
-from contextlib import ExitStack
-from functools import partial
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Self, TypeVar
-
-import trio
 
 from kraftrio.clients.admin.types import GroupDescription
 from kraftrio.clients.arguments.values import whole_number
@@ -27,62 +22,19 @@ from kraftrio.clients.consumer.records import ConsumerRecord
 from kraftrio.clients.metadata import TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.testing.arguments import node_config
-from kraftrio.testing.contents import Contents, CurrentContents
-from kraftrio.testing.explaining.evidence import Evidence
-from kraftrio.testing.explaining.exchanges import Exchanges
+from kraftrio.testing.cluster_life import ClusterLife
 from kraftrio.testing.explaining.explain import Explanation, Placed, explain
-from kraftrio.testing.explaining.gathering import of_nodes
 from kraftrio.testing.faults.moves import Moves
 from kraftrio.testing.faults.on_sockets import ClusterLinks, ClusterNode
 from kraftrio.testing.faults.requests import DisturbedRequests, RequestFaults
 from kraftrio.testing.local_nodes import LocalNodes, NodesSpec
-from kraftrio.testing.loop_thread import Call, LoopThread, shared_loop
-from kraftrio.testing.node_process import NodeProcess
 from kraftrio.testing.snapshots.snapshot import Snapshot, Start, snapshot_at
 from kraftrio.testing.story import aligned
 from kraftrio.testing.subjects import LookAt, Subjects
-from kraftrio.testing.waiting import LAST_EVENTS, Seen, Wait
+from kraftrio.testing.waiting import Wait
 from kraftrio.wire.primitives import TopicPartition
 
 T = TypeVar("T")
-_KEPT_BYTES = 16 << 20  # of requests and answers
-_REQUEST_TIMEOUT_MS = 5_000  # of what a test asks for itself, also of a paused node
-
-
-class _Running:
-    """The parts of a running cluster; its methods are called in the loop's thread."""
-
-    def __init__(self, nodes: LocalNodes | NodeProcess, nursery: trio.Nursery) -> None:
-        self.nodes = nodes
-        self.nursery = nursery
-        self.requests: RequestFaults | None = None
-        self.exchanges: Exchanges | None = None
-        self._current = CurrentContents()
-        self._opening = trio.Lock()
-
-    async def contents(self) -> Contents:
-        """What is in it; the clients for that are opened when they are first wanted."""
-        async with self._opening:
-            contents = self._current.contents
-            if contents is None:
-                contents = Contents(
-                    self.nodes.bootstrap_servers, request_timeout_ms=_REQUEST_TIMEOUT_MS
-                )
-                await self.nursery.start(contents.run)
-                self._current.contents = contents
-        return contents
-
-    async def restore(self, nodes: LocalNodes, snapshot: Snapshot) -> None:
-        """Let the nodes be as they were then; clients for looking at them are opened again."""
-        async with self._opening:
-            self._current.replace(None)
-            if self.exchanges is not None:
-                self.exchanges.has_past = True
-            await nodes.restore(snapshot, self.nursery)
-
-    async def look(self, look: LookAt) -> Seen:
-        """Look once at what is waited for."""
-        return await look(await self.contents())
 
 
 class KafkaCluster(Subjects, DisturbedRequests):
@@ -96,6 +48,9 @@ class KafkaCluster(Subjects, DisturbedRequests):
         start: what it begins with: a snapshot, where one was saved, or a log directory of Apache
             Kafka (see `Snapshot.load`). The nodes' clocks show the present time, so retention may
             delete old records; properties are not in a snapshot.
+
+    Attributes:
+        life: whether it runs, and what the test fixtures ask for.
 
     Raises:
         ValueError: there cannot be such a cluster; the text says what is wanted.
@@ -116,11 +71,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         snapshot = None if start is None else snapshot_at(start, brokers)
         place = None if folder is None else fspath(folder)
         self._spec = NodesSpec(brokers, settings, place, snapshot)
-        self._in_process = in_process
-        self._stack = ExitStack()
-        self._loop: LoopThread | None = None
-        self._life: Call[None] | None = None
-        self._running: _Running | None = None
+        self.life = ClusterLife(self._spec, in_process=in_process)
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -132,18 +83,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
                 cluster is to begin with a snapshot.
             RuntimeError: it runs already, or a node could not start; the text says why.
         """
-        if self._loop is not None:
-            raise RuntimeError("this cluster runs already: start it once, or make another one")
-        nodes = LocalNodes(self._spec) if self._in_process else NodeProcess(self._spec)
-        self._stack.callback(nodes.close)
-        loop = self._loop = self._stack.enter_context(shared_loop())
-        started: Future[_Running] = Future()
-        self._life = loop.call(lambda: _live(nodes, started))
-        try:
-            self._running = started.result()
-        except BaseException:
-            self._end()
-            raise
+        self.life.start()
         return self
 
     def stop(self) -> None:
@@ -152,31 +92,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Raises:
             RuntimeError: a node had ended by itself; the text says why.
         """
-        failures = self.failures
-        self._end()
-        if failures:
-            raise RuntimeError("; ".join(failures))
-
-    @property
-    def failures(self) -> list[str]:
-        """Why nodes ended by themselves, if any did."""
-        return [] if self._running is None else self._running.nodes.failures()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every node runs, and nothing that a test has done to them lasts."""
-        running = self._running
-        if running is None or not all(running.nodes.up().values()):
-            return False
-        is_awaited = running.requests is not None and running.requests.is_awaited
-        return not is_awaited and not running.nodes.is_disturbed
-
-    def _end(self) -> None:
-        life, self._life, self._running, self._loop = self._life, None, None, None
-        with self._stack.pop_all():
-            if life is not None:
-                life.cancel()
-                life.wait()
+        self.life.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -189,42 +105,22 @@ class KafkaCluster(Subjects, DisturbedRequests):
     ) -> None:
         self.stop()
 
-    def _started(self) -> tuple[_Running, LoopThread]:
-        if self._running is None or self._loop is None:
-            raise RuntimeError(
-                "this cluster does not run: use it within `with`, or between start() and stop()"
-            )
-        return self._running, self._loop
-
-    def _call(self, work: Callable[[Contents], Awaitable[T]]) -> T:
-        """Do something with the contents of the cluster, and wait for it."""
-        running, loop = self._started()
-
-        async def call() -> T:
-            return await work(await running.contents())
-
-        return loop.call(call).result()
-
     # -- what is in it ----------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
         """Where clients begin: "HOST:PORT,HOST:PORT"."""
-        if self._running is None:
-            raise RuntimeError(
-                "this cluster has no address yet: use it within `with`, or after start()"
-            )
-        return self._running.nodes.bootstrap_servers
+        return self.life.bootstrap_servers
 
     @property
     def topics(self) -> dict[str, TopicMetadata]:
         """The topics by name, without Kafka's own: partitions, leaders, replicas, ISR."""
-        return self._call(lambda contents: contents.topics())
+        return self.life.call(lambda contents: contents.topics())
 
     @property
     def groups(self) -> dict[str, GroupDescription]:
         """The groups of the classic and the consumer protocol by id: state and members."""
-        return self._call(lambda contents: contents.groups())
+        return self.life.call(lambda contents: contents.groups())
 
     def create_topic(
         self,
@@ -240,7 +136,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
             TopicExistsError, InvalidTopicError, ...: it cannot be created.
         """
         settings = {key: str(value) for key, value in (config or {}).items()}
-        self._call(lambda c: c.create_topic(name, partitions, replication_factor, settings))
+        self.life.call(lambda c: c.create_topic(name, partitions, replication_factor, settings))
 
     def produce(
         self,
@@ -255,7 +151,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
 
         A topic that is not there is created.
         """
-        return self._call(
+        return self.life.call(
             lambda contents: contents.produce(
                 topic,
                 values,
@@ -279,25 +175,21 @@ class KafkaCluster(Subjects, DisturbedRequests):
             UnknownTopicOrPartitionError: there is no such topic.
             ValueError: the topic has no such partition.
         """
-        return self._call(
+        return self.life.call(
             lambda contents: contents.records(topic, partition, read_committed=read_committed)
         )
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the offsets that a group has committed, by partition."""
-        return self._call(lambda contents: contents.committed(group))
+        return self.life.call(lambda contents: contents.committed(group))
 
     # -- waiting ----------------------------------------------------------------------------------
 
     def _nodes_up(self) -> dict[int, bool]:
-        return self._started()[0].nodes.up()
+        return self.life.started()[0].nodes.up()
 
     def _watch(self, what: str, look: LookAt, timeout_s: float) -> Wait:
-        running, loop = self._started()
-        last_events = None
-        if isinstance(nodes := running.nodes, LocalNodes):
-            last_events = partial(_last_events, nodes, running)
-        return Wait(what, lambda: running.look(look), timeout_s, loop, last_events)
+        return self.life.watch(what, look, timeout_s)
 
     # -- faults -----------------------------------------------------------------------------------
 
@@ -307,7 +199,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Raises:
             ValueError: there is no such node, or not in this process.
         """
-        nodes, running, loop = self._here("end together")
+        nodes, running, loop = self.life.here("end together")
         by_id = nodes.by_id
         if node_id not in by_id:
             known = ", ".join(map(str, by_id))
@@ -321,23 +213,23 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Raises:
             ValueError: the nodes are in another process.
         """
-        nodes, _, loop = self._here("have links that cannot be cut")
+        nodes, _, loop = self.life.here("have links that cannot be cut")
         return ClusterLinks(nodes.traffic, loop)
 
     def _disturb(self, ask: Callable[[RequestFaults], None]) -> None:
-        _, running, loop = self._here("cannot be disturbed")
+        _, running, loop = self.life.here("cannot be disturbed")
         requests = running.requests
         assert requests is not None
         loop.do(lambda: ask(requests))
 
     def _move(self, move: Callable[[Moves], Awaitable[T]]) -> T:
-        nodes = self._started()[0].nodes
+        nodes = self.life.started()[0].nodes
 
         def note(text: str) -> None:
             if isinstance(nodes, LocalNodes):
                 nodes.traffic.note("fault", text)
 
-        return self._call(lambda contents: move(Moves(contents, note)))
+        return self.life.call(lambda contents: move(Moves(contents, note)))
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
         """Let another in-sync replica lead a partition; return the id of its node.
@@ -387,7 +279,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
 
         Timers stay, and so does the program's own clock: where those matter, use `kafka_world`.
         """
-        for node_id in self._here("have clocks that cannot be moved")[0].by_id:
+        for node_id in self.life.here("have clocks that cannot be moved")[0].by_id:
             self.node(node_id).move_clock(seconds)
 
     # -- why -------------------------------------------------------------------------------------
@@ -414,9 +306,9 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Raises:
             ValueError: it is not clear which record is meant, or the nodes are in another process.
         """
-        nodes, running, loop = self._here("have logs that cannot be looked at")
+        nodes, running, loop = self.life.here("have logs that cannot be looked at")
         return loop.do(
-            lambda: explain(_evidence(nodes, running), record, partition, offset, key, value)
+            lambda: explain(running.evidence(nodes), record, partition, offset, key, value)
         )
 
     def story(self) -> str:
@@ -428,24 +320,8 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Raises:
             ValueError: the nodes are in another process.
         """
-        nodes, running, loop = self._here("have no story")
-        return loop.do(lambda: aligned(_evidence(nodes, running).events))
-
-    def begin_story(self) -> None:
-        """Forget what has happened so far, as at the beginning of a test."""
-        nodes, running, loop = self._here("have no story")
-
-        def forget() -> None:
-            assert running.exchanges is not None
-            running.exchanges.forget()
-            nodes.trace.forget()
-
-        loop.do(forget)
-
-    @property
-    def has_story(self) -> bool:
-        """Whether `story` can be called now."""
-        return self._running is not None and isinstance(self._running.nodes, LocalNodes)
+        nodes, running, loop = self.life.here("have no story")
+        return loop.do(lambda: aligned(running.evidence(nodes).events))
 
     # -- snapshots --------------------------------------------------------------------------------
 
@@ -458,7 +334,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Raises:
             ValueError: the nodes are in another process.
         """
-        nodes, running, loop = self._here("cannot be copied")
+        nodes, running, loop = self.life.here("cannot be copied")
         return loop.call(lambda: nodes.snapshot(running.nursery)).result()
 
     def restore(self, snapshot: Start) -> None:
@@ -473,7 +349,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
             SnapshotError: it is of a cluster with another number of nodes.
             ValueError: the nodes are in another process.
         """
-        nodes, running, loop = self._here("cannot go back")
+        nodes, running, loop = self.life.here("cannot go back")
         found = snapshot_at(snapshot, self._spec.node_count)
         loop.call(lambda: running.restore(nodes, found)).result()
 
@@ -497,15 +373,6 @@ class KafkaCluster(Subjects, DisturbedRequests):
         """Take a snapshot, and write it to a file for a later `start`; see `Snapshot.save`."""
         self.snapshot().save(path)
 
-    def _here(self, what: str) -> tuple[LocalNodes, _Running, LoopThread]:
-        """The nodes, which have to be in this process."""
-        running, loop = self._started()
-        if not isinstance(running.nodes, LocalNodes):
-            raise ValueError(
-                f"nodes in a process of their own {what}: make the cluster with in_process=True"
-            )
-        return running.nodes, running, loop
-
     # -- all of it --------------------------------------------------------------------------------
 
     def reset(self) -> None:
@@ -514,7 +381,7 @@ class KafkaCluster(Subjects, DisturbedRequests):
         Clients stay connected; members of groups join again. A broker that was reset is like
         a new one, except for users, ACLs and quotas, which stay.
         """
-        self._call(lambda contents: contents.reset())
+        self.life.call(lambda contents: contents.reset())
 
 
 class KafkaBroker(KafkaCluster):
@@ -529,42 +396,3 @@ class KafkaBroker(KafkaCluster):
         start: Start | None = None,
     ) -> None:
         super().__init__(1, config=config, folder=folder, in_process=in_process, start=start)
-
-
-def _evidence(nodes: LocalNodes, running: _Running) -> Evidence:
-    """What is known of a cluster's run; in its loop's thread."""
-    assert running.exchanges is not None
-    by_id = {node_id: each.node for node_id, each in nodes.by_id.items()}
-    return of_nodes(by_id, nodes.trace, running.exchanges)
-
-
-def _last_events(nodes: LocalNodes, running: _Running) -> str:
-    """What has happened lately."""
-    return aligned(_evidence(nodes, running).events[-LAST_EVENTS:])
-
-
-async def _live(nodes: LocalNodes | NodeProcess, started: Future[_Running]) -> None:
-    """Run the nodes of a cluster until this is cancelled, or they could not start."""
-    try:
-        async with trio.open_nursery() as nursery:
-            running = _Running(nodes, nursery)
-            if isinstance(nodes, LocalNodes):
-                running.requests = RequestFaults(nodes.traffic)
-                running.exchanges = Exchanges(nodes.traffic, _KEPT_BYTES)
-                running.exchanges.has_past = nodes.has_past
-                nodes.on_made = running.requests.stand_before
-            try:
-                await nodes.start(nursery)
-            except Exception as error:
-                started.set_exception(error)
-                return
-            started.set_result(running)
-            try:
-                await trio.sleep_forever()
-            finally:
-                nodes.resume()  # a paused node cannot end
-    finally:
-        with trio.CancelScope(shield=True):
-            await nodes.kill()
-        if not started.done():
-            started.cancel()

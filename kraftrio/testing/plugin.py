@@ -150,10 +150,10 @@ class BrokerPool:
             cluster.restore(snapshot)
         else:
             cluster.reset()
-        if cluster.has_story:
-            cluster.begin_story()
+        if cluster.life.has_story:
+            cluster.life.begin_story()
         yield cluster
-        if cluster.failures or not cluster.is_whole:
+        if cluster.life.failures or not cluster.life.is_whole:
             del self._shared[key]  # no other test is to meet what this one has broken
             cluster.stop()
 
@@ -392,7 +392,7 @@ def _story_source(item: pytest.Item) -> KafkaWorld | KafkaCluster | None:
     if "kafka_world" in given:
         return cast("KafkaWorld", given["kafka_world"])
     cluster: KafkaCluster | None = given.get("kafka_cluster") or given.get("kafka_broker")
-    return cluster if cluster is not None and cluster.has_story else None
+    return cluster if cluster is not None and cluster.life.has_story else None
 
 
 class _Report:

@@ -161,7 +161,7 @@ class Transaction:
         name = self.transactional_id
 
         async def look(contents: Contents) -> Seen:
-            found = await contents.admin.describe_transactions([name])
+            found = await contents.admin.transactions.describe([name])
             state = found[name].state
             places = " ".join(map(_name, sorted(found[name].topic_partitions)))
             return Seen(state in _ENDED, f"{state} with {places or 'no partitions'}")

@@ -214,7 +214,7 @@ def test_members_of_a_group_commit_and_are_notified_of_their_partitions(address:
             await anext(consumer)
             await consumer.unsubscribe()
         async with Consumer(address, **settings) as consumer:
-            found = (await consumer.committed([place]))[place]
+            found = (await consumer.offsets.committed([place]))[place]
             assert found is not None and found.offset == 5
         assert listener.calls == ["assigned 1", "committed"]
         assert listener.threads == {threading.current_thread().name} and len(commits) == 1
@@ -287,7 +287,7 @@ def test_a_loop_commits_after_the_body(address: str) -> None:
                     assert batch.first_offset == 2000
                     raise ZeroDivisionError
         async with Consumer(address, **settings) as consumer:
-            found = await consumer.committed(TopicPartition(topic, 0))
+            found = await consumer.offsets.committed(TopicPartition(topic, 0))
             assert [each and each.offset for each in found.values()] == [2000]
 
     run(program())

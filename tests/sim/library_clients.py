@@ -383,7 +383,7 @@ class GroupProgram:
             self._passages[tp] = Passage(self._machine.name, tp)
         if not partitions:
             return
-        found = await consumer.committed(partitions)
+        found = await consumer.offsets.committed(partitions)
         for tp in partitions:
             committed = found[tp]
             offset = 0 if committed is None else committed.offset

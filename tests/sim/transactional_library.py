@@ -295,7 +295,7 @@ class _Owned(RebalanceListener):
         known = {tp: history.committed_offset(LibraryLoop.GROUP, tp) for tp in partitions}
         if not partitions:
             return
-        found = await self._consumer.committed(partitions)
+        found = await self._consumer.offsets.committed(partitions)
         for tp in partitions:
             committed = found[tp]
             offset = 0 if committed is None else committed.offset

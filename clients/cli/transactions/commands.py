@@ -61,7 +61,7 @@ async def list_transactions(
     except ValueError as error:
         raise click.UsageError(f"--longer-than: {error}") from None
     async with session.admin() as admin:
-        found = await admin.list_transactions(states=states, min_duration_ms=least_ms)
+        found = await admin.transactions.list_ids(states=states, min_duration_ms=least_ms)
     rows: list[Row] = [
         {
             "transactional_id": each.transactional_id,
@@ -79,10 +79,10 @@ async def list_transactions(
 async def describe(session: Session, ids: tuple[str, ...]) -> None:
     """Show the producer, the state and the partitions of transactions."""
     async with session.admin() as admin:
-        results = await admin.describe_transactions(dict.fromkeys(ids), raise_errors=False)
+        results = await admin.transactions.describe(dict.fromkeys(ids), raise_errors=False)
         for name, error in results.errors.items():
             if isinstance(error, TransactionalIdNotFoundError):
-                known = [each.transactional_id for each in await admin.list_transactions()]
+                known = [each.transactional_id for each in await admin.transactions.list_ids()]
                 hint = did_you_mean(name, known) or "; kraftrio transaction list shows them"
                 raise CommandError(f"there is no transactional id {name!r}{hint}")
     found = results.values_or_raise()
@@ -113,7 +113,7 @@ async def producers(session: Session, topic: str, chosen: tuple[int, ...], only_
     """Show the producers that partitions know, and where their transactions began."""
     async with session.admin() as admin:
         items = await partitions_of(admin, topic, chosen)
-        found = await admin.describe_producers(items)
+        found = await admin.transactions.describe_producers(items)
     rows: list[Row] = [
         {
             "topic": item.topic,
@@ -139,7 +139,7 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     """Fence producers, which aborts their open transactions."""
     confirm(f"fence the producers of {', '.join(ids)}?", yes)
     async with session.admin() as admin:
-        results = await admin.fence_producers(dict.fromkeys(ids), raise_errors=False)
+        results = await admin.transactions.fence_producers(dict.fromkeys(ids), raise_errors=False)
 
     def done(name: str, fenced: object) -> None:
         session.output.done(
@@ -175,7 +175,7 @@ async def abort(session: Session, topic: str, partition: int, producer_id: int, 
         (item,) = await partitions_of(admin, topic, [partition])
         spec = await _open_transaction(admin, item, producer_id)
         confirm(f"abort what producer {producer_id} has open in {partition_text(item)}?", yes)
-        await admin.abort_transaction(spec)
+        await admin.transactions.abort(spec)
     session.output.done(
         f"what producer {producer_id} had open in {partition_text(item)} is aborted",
         {"topic": topic, "partition": partition, "producer_id": producer_id, "aborted": True},
@@ -185,7 +185,7 @@ async def abort(session: Session, topic: str, partition: int, producer_id: int, 
 async def _open_transaction(
     admin: Admin, item: TopicPartition, producer_id: int
 ) -> AbortTransactionSpec:
-    for each in (await admin.describe_producers([item]))[item]:
+    for each in (await admin.transactions.describe_producers([item]))[item]:
         if each.producer_id == producer_id and each.current_transaction_start_offset is not None:
             return AbortTransactionSpec(
                 item, producer_id, each.producer_epoch, max(each.coordinator_epoch or 0, 0)

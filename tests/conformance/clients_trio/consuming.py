@@ -72,7 +72,7 @@ async def read_to_end(consumer: Consumer, topic: str) -> list[ConsumerRecord]:
         partitions = [TopicPartition(topic, each.partition) for each in described]
         consumer.assign(partitions)
         consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(partitions)
+        ends = await consumer.offsets.end(partitions)
         while any([await consumer.position(each) < ends[each] for each in partitions]):
             found += await consumer.poll(timeout_ms=200)
     return found

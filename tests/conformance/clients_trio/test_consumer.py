@@ -116,7 +116,7 @@ async def test_transactions(bootstrap: str, unique_topic: Names, unique_group: N
     async with Consumer(bootstrap, isolation_level="read_committed") as consumer:
         found = [received(each).record for each in await read_to_end(consumer, topic)]
         assert found == kept
-        ends = await consumer.end_offsets([TopicPartition(topic, 0)])
+        ends = await consumer.offsets.end([TopicPartition(topic, 0)])
         assert ends == {TopicPartition(topic, 0): 454}
         producer.commit_transaction(scenarios.DEADLINE_S)
         more: list[Any] = []
@@ -137,7 +137,7 @@ async def test_compacted_and_deleted_records(
     assert admin.delete_records(topic, {0: 120}) == {0: 120}
     place = TopicPartition(topic, 0)
     async with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
-        assert await consumer.beginning_offsets([place]) == {place: 120}
+        assert await consumer.offsets.beginning([place]) == {place: 120}
         consumer.assign([place])
         consumer.seek(place, 5)
         with trio.fail_after(20):

@@ -229,6 +229,6 @@ async def test_offsets_in_a_transaction(
                 taken += len(await consumer.poll())
             async with producer.transaction() as transaction:
                 await transaction.send_offsets(consumer)
-            committed = await consumer.committed([TopicPartition(topic, 0)])
+            committed = await consumer.offsets.committed([TopicPartition(topic, 0)])
             found = committed[TopicPartition(topic, 0)]
             assert found is not None and found.offset == 5

@@ -122,7 +122,7 @@ async def test_times_in_python_s_types(bootstrap: str, unique_topic: Names) -> N
                 records = [await anext(consumer), await anext(consumer)]
                 assert [record.value for record in records] == [b"2", b"1"]
                 assert records[0].headers == (("hours", b"2"),)
-                newest = (await consumer.offsets_for_times({t0: now}))[t0]
+                newest = (await consumer.offsets.for_times({t0: now}))[t0]
                 assert newest is not None and newest.offset == 3
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
             changes: list[dict[str, object] | AlterConfigOp] = [

@@ -115,7 +115,7 @@ async def wait_state(admin: Admin, transactional_id: str, state: str) -> None:
     """Wait until the coordinator has ended what it decided."""
     with trio.fail_after(DEADLINE_S):
         while True:
-            described = await admin.describe_transactions([transactional_id])
+            described = await admin.transactions.describe([transactional_id])
             if described[transactional_id].state == state:
                 return
             await trio.sleep(0.02)
@@ -240,15 +240,15 @@ async def test_who_lost_its_partitions_commits_nothing(
                 await transaction.send_offsets({place: 7}, old)
         assert isinstance(raised.value.__cause__, CommitFailedError)
         async with Consumer(address, **settings) as consumer:
-            assert await consumer.committed([place]) == {place: None}
+            assert await consumer.offsets.committed([place]) == {place: None}
             async with producer.transaction() as transaction:
                 await producer.send(target, b"kept")
                 await transaction.send_offsets({place: 8}, group)
                 async with Consumer(address, **settings) as early:
                     with trio.move_on_after(0.5):
-                        found = await early.committed([place])
+                        found = await early.offsets.committed([place])
                         raise AssertionError(f"a pending commit was not waited for: {found}")
-            committed = await consumer.committed([place])
+            committed = await consumer.offsets.committed([place])
             assert committed == {place: OffsetAndMetadata(8)}
     assert values(await read(address, target)) == [b"kept"]
 
@@ -286,7 +286,7 @@ async def test_administration(address: str, version: int, unique_topic: Names) -
         with pytest.raises(ProducerFencedError):
             async with producer.transaction():
                 offset = (await (await producer.send(topic, b"open"))).offset
-                described = (await admin.describe_transactions([name]))[name]
+                described = (await admin.transactions.describe([name]))[name]
                 assert (described.state, described.transaction_timeout_ms) == ("Ongoing", 50_000)
                 assert described.topic_partitions == {place}
                 assert described.transaction_start_time_ms is not None
@@ -303,21 +303,21 @@ async def test_administration(address: str, version: int, unique_topic: Names) -
                     ({"min_duration_ms": 600_000}, set()),
                 )
                 for filters, wanted in cases:
-                    listed = await admin.list_transactions(
+                    listed = await admin.transactions.list_ids(
                         transactional_id_pattern=pattern,
                         **filters,
                     )
                     assert {each.transactional_id for each in listed} == wanted, filters
-                assert len((await admin.describe_producers([place]))[place]) == 2
+                assert len((await admin.transactions.describe_producers([place]))[place]) == 2
                 (open_one,) = await open_producers(admin, place)
                 assert open_one.producer_id == mine
                 assert open_one.current_transaction_start_offset == offset
                 assert open_one.last_sequence == 0
-                fenced = (await admin.fence_producers([name]))[name]
+                fenced = (await admin.transactions.fence_producers([name]))[name]
                 assert fenced >= (mine, described.producer_epoch)
                 await wait_state(admin, name, "Empty")
         with pytest.raises(TransactionalIdNotFoundError):
-            await admin.describe_transactions(["no-such-id"])
+            await admin.transactions.describe(["no-such-id"])
         await abort_by_hand(admin, address, place)
     assert values(await read(address, topic)) == [b"kept"]
 
@@ -335,15 +335,15 @@ async def abort_by_hand(admin: Admin, address: str, place: TopicPartition) -> No
             place, state.producer_id, state.producer_epoch, state.coordinator_epoch or 0
         )
         with pytest.raises(InvalidProducerEpochError):
-            await admin.abort_transaction(replace(spec, producer_epoch=spec.producer_epoch - 1))
-        await admin.abort_transaction(spec)
+            await admin.transactions.abort(replace(spec, producer_epoch=spec.producer_epoch - 1))
+        await admin.transactions.abort(spec)
         assert not await open_producers(admin, place)
         await transaction.abort()
 
 
 async def open_producers(admin: Admin, place: TopicPartition) -> list[ProducerState]:
     """Return the producers with an open transaction in a partition."""
-    states = (await admin.describe_producers([place]))[place]
+    states = (await admin.transactions.describe_producers([place]))[place]
     return [each for each in states if each.current_transaction_start_offset is not None]
 
 

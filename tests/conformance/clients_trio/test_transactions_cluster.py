@@ -107,7 +107,7 @@ async def wait_ended(cluster: Cluster, topics: list[str]) -> None:
     async with Admin(cluster.bootstrap) as admin:
         await wait_decided(admin, topics)
         while True:
-            states = {each.state for each in await admin.list_transactions()}
+            states = {each.state for each in await admin.transactions.list_ids()}
             if states <= {"CompleteCommit", "CompleteAbort", "Empty"}:
                 return
             await trio.sleep(0.1)

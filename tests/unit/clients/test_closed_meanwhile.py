@@ -71,8 +71,8 @@ CALLS: dict[str, tuple[Callable[[str], Any], Call]] = {
     "poll": (consumer, poll),
     "next record": (consumer, next_record),
     "position": (consumer, position),
-    "committed": (consumer, lambda client: client.committed(T0)),
-    "end offsets": (consumer, lambda client: client.end_offsets(T0)),
+    "committed": (consumer, lambda client: client.offsets.committed(T0)),
+    "end offsets": (consumer, lambda client: client.offsets.end(T0)),
     "partitions of a consumer": (consumer, lambda client: client.partitions_for("t")),
     "poll of a share group": (share_consumer, poll),
 }

@@ -173,7 +173,7 @@ async def test_a_producer_goes_on_while_the_topic_changes_again_and_again(kafka:
     async with kafka.consumer() as consumer:
         consumer.assign([T0])
         await consumer.seek_to_time(0)
-        ends = await consumer.end_offsets([T0])
+        ends = await consumer.offsets.end([T0])
         values = [int(value or b"") for _, value in await read(consumer, ends[T0])]
     assert values == sorted(set(values))
     assert values[-1] == len(sent) - 1

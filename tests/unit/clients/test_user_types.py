@@ -65,7 +65,9 @@ async def is_right(admin: Admin, consumer: Consumer, producer: Producer) -> None
     assert_type(await producer.send("t", b"x"), Delivery)
     assert_type(await anext(consumer), ConsumerRecord[bytes, bytes])
     assert_type((await anext(consumer.committed())).value, bytes | None)
-    assert_type(await consumer.committed(T0), dict[TopicPartition, OffsetAndMetadata | None])
+    assert_type(
+        await consumer.offsets.committed(T0), dict[TopicPartition, OffsetAndMetadata | None]
+    )
     strings = Consumer(NOBODY, group_id="g", value_deserializer=string_deserializer)
     assert_type(strings, Consumer[bytes, str])
     async for record in strings.committed():

@@ -13,6 +13,7 @@ import trio
 
 from kraftrio.clients.admin.admin import Admin
 from kraftrio.clients.admin.groups import CommittedOffset
+from kraftrio.clients.admin.transactions import TransactionAdmin
 from kraftrio.clients.admin.types import (
     AbortTransactionSpec,
     AlterConfigOp,
@@ -24,6 +25,7 @@ from kraftrio.clients.admin.types import (
 from kraftrio.clients.config import ProducerConfig, make_config
 from kraftrio.clients.consumer.config import ConsumerConfig
 from kraftrio.clients.consumer.consumer import Consumer
+from kraftrio.clients.consumer.partition_offsets import PartitionOffsets
 from kraftrio.clients.errors import ConfigError, InvalidValueError, KafkaClientError
 from kraftrio.clients.group_offsets import OffsetAndMetadata
 from kraftrio.clients.producer.batch import Batch
@@ -278,49 +280,53 @@ ADMIN_CALLS: list[tuple[str, Call, str]] = [
         "must be one TopicPartition",
     ),
     (
-        "list_transactions",
-        lambda a: a.list_transactions(states=5),
+        "transactions.list_ids",
+        lambda a: a.transactions.list_ids(states=5),
         "states must be one string, or a",
     ),
     (
-        "list_transactions",
-        lambda a: a.list_transactions(producer_ids=[1.5]),
+        "transactions.list_ids",
+        lambda a: a.transactions.list_ids(producer_ids=[1.5]),
         "a producer id must be",
     ),
     (
-        "list_transactions",
-        lambda a: a.list_transactions(min_duration_ms=-1),
+        "transactions.list_ids",
+        lambda a: a.transactions.list_ids(min_duration_ms=-1),
         "must not be negative",
     ),
     (
-        "list_transactions",
-        lambda a: a.list_transactions(transactional_id_pattern=b"t"),
+        "transactions.list_ids",
+        lambda a: a.transactions.list_ids(transactional_id_pattern=b"t"),
         "transactional_id_pattern must be a string, not b't'",
     ),
     (
-        "describe_transactions",
-        lambda a: a.describe_transactions([NO_TEXT]),
+        "transactions.describe",
+        lambda a: a.transactions.describe([NO_TEXT]),
         "text that UTF-8 can hold",
     ),
     (
-        "fence_producers",
-        lambda a: a.fence_producers(5),
+        "transactions.fence_producers",
+        lambda a: a.transactions.fence_producers(5),
         "transactional_ids must be one string, or a",
     ),
     (
-        "abort_transaction",
-        lambda a: a.abort_transaction(AbortTransactionSpec(T0, 1, 2**15, 0)),
+        "transactions.abort",
+        lambda a: a.transactions.abort(AbortTransactionSpec(T0, 1, 2**15, 0)),
         "producer_epoch must not be more than 32767",
     ),
     (
-        "abort_transaction",
-        lambda a: a.abort_transaction(T0),
+        "transactions.abort",
+        lambda a: a.transactions.abort(T0),
         "must be an AbortTransactionSpec, not",
     ),
-    ("describe_producers", lambda a: a.describe_producers("t"), "must be one TopicPartition, or a"),
     (
-        "describe_producers",
-        lambda a: a.describe_producers(T0, broker_id=-1),
+        "transactions.describe_producers",
+        lambda a: a.transactions.describe_producers("t"),
+        "must be one TopicPartition, or a",
+    ),
+    (
+        "transactions.describe_producers",
+        lambda a: a.transactions.describe_producers(T0, broker_id=-1),
         "must not be negative",
     ),
     (
@@ -415,28 +421,28 @@ CONSUMER_CALLS: list[tuple[str, Call, str]] = [
         "an offset must not be more than",
     ),
     (
-        "committed",
-        lambda c: c.committed("ab"),
+        "offsets.committed",
+        lambda c: c.offsets.committed("ab"),
         "partitions must be one TopicPartition, or a list of",
     ),
     (
-        "offsets_for_times",
-        lambda c: c.offsets_for_times({T0: 1.5}),
+        "offsets.for_times",
+        lambda c: c.offsets.for_times({T0: 1.5}),
         "a timestamp must be milliseconds",
     ),
     (
-        "offsets_for_times",
-        lambda c: c.offsets_for_times(T0),
+        "offsets.for_times",
+        lambda c: c.offsets.for_times(T0),
         "timestamps_ms must be a dict, not Topic",
     ),
     (
-        "beginning_offsets",
-        lambda c: c.beginning_offsets("t"),
+        "offsets.beginning",
+        lambda c: c.offsets.beginning("t"),
         "must be one TopicPartition, or a list",
     ),
     (
-        "end_offsets",
-        lambda c: c.end_offsets("ab"),
+        "offsets.end",
+        lambda c: c.offsets.end("ab"),
         "partitions must be one TopicPartition, or a list",
     ),
     ("partitions_for", lambda c: c.partitions_for(b"t"), "topic must be a string, not b't'"),
@@ -473,8 +479,16 @@ async def test_a_consumer_refuses_before_it_asks(name: str, call: Call, sentence
         assert not isinstance(raised.value, KafkaClientError)
 
 
-@pytest.mark.parametrize(("client", "calls"), [(Admin, ADMIN_CALLS), (Consumer, CONSUMER_CALLS)])
-def test_every_call_that_takes_several_is_tried(client: type, calls: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("client", "part", "calls"),
+    [
+        (Admin, "", ADMIN_CALLS),
+        (TransactionAdmin, "transactions.", ADMIN_CALLS),
+        (Consumer, "", CONSUMER_CALLS),
+        (PartitionOffsets, "offsets.", CONSUMER_CALLS),
+    ],
+)
+def test_every_call_that_takes_several_is_tried(client: type, part: str, calls: list[Any]) -> None:
     """A call that is new appears in the lists above."""
     tried = {name for name, *_ in calls}
     for name, function in inspect.getmembers(client, inspect.isfunction):
@@ -482,7 +496,7 @@ def test_every_call_that_takes_several_is_tried(client: type, calls: list[Any]) 
             continue
         for parameter in inspect.signature(function).parameters.values():
             if _TAKES_SEVERAL.search(str(parameter.annotation)):
-                assert name in tried, f"{client.__name__}.{name}({parameter})"
+                assert f"{part}{name}" in tried, f"{client.__name__}.{name}({parameter})"
 
 
 async def test_seek_takes_whole_numbers() -> None:

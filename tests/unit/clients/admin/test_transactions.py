@@ -79,7 +79,7 @@ async def test_the_list_is_that_of_all_coordinators() -> None:
             return ListTransactionsResponse(transaction_states=[state])
 
         cluster.on(ApiKey.LIST_TRANSACTIONS, listed)
-        found = await admin.list_transactions(
+        found = await admin.transactions.list_ids(
             states=["Ongoing"],
             producer_ids=[1, 2],
             min_duration_ms=5,
@@ -93,7 +93,7 @@ async def test_the_list_is_that_of_all_coordinators() -> None:
         request = asked[-1]
         assert (request.state_filters, request.producer_id_filters) == (["Ongoing"], [1, 2])
         assert (request.duration_filter, request.transactional_id_pattern) == (5, "t.*")
-        await admin.list_transactions()
+        await admin.transactions.list_ids()
         assert (asked[-1].duration_filter, asked[-1].transactional_id_pattern) == (-1, None)
 
 
@@ -103,7 +103,7 @@ async def test_a_filter_that_a_broker_does_not_know_is_not_left_out() -> None:
         async with Admin(cluster.bootstrap) as admin:
             for filters in ({"min_duration_ms": 5}, {"transactional_id_pattern": "t"}):
                 with pytest.raises(UnsupportedVersionError):
-                    await admin.list_transactions(**filters)
+                    await admin.transactions.list_ids(**filters)
 
 
 async def test_descriptions_come_from_the_coordinator() -> None:
@@ -128,7 +128,7 @@ async def test_descriptions_come_from_the_coordinator() -> None:
             return DescribeTransactionsResponse(transaction_states=[state])
 
         cluster.on(ApiKey.DESCRIBE_TRANSACTIONS, described)
-        found = await admin.describe_transactions(["t", "idle", "unknown"], raise_errors=False)
+        found = await admin.transactions.describe(["t", "idle", "unknown"], raise_errors=False)
         assert found["t"] == TransactionDescription(
             2, "Ongoing", 7, 3, 60_000, 1234, frozenset({TopicPartition("a", 0), PLACE})
         )
@@ -152,9 +152,9 @@ async def test_fencing_waits_for_the_transaction_that_it_aborts() -> None:
             return answers.pop(0)
 
         cluster.on(ApiKey.INIT_PRODUCER_ID, fenced)
-        assert dict(await admin.fence_producers(["t"])) == {"t": FencedProducer(7, 4)}
+        assert dict(await admin.transactions.fence_producers(["t"])) == {"t": FencedProducer(7, 4)}
         with pytest.raises(TransactionalIdAuthorizationError):
-            await admin.fence_producers(["not-mine"])
+            await admin.transactions.fence_producers(["not-mine"])
 
 
 async def test_an_abort_goes_to_the_leader_of_the_partition() -> None:
@@ -174,9 +174,9 @@ async def test_an_abort_goes_to_the_leader_of_the_partition() -> None:
 
         cluster.on(ApiKey.WRITE_TXN_MARKERS, write)
         spec = AbortTransactionSpec(PLACE, 7, 3, 9)
-        await admin.abort_transaction(spec)
+        await admin.transactions.abort(spec)
         with pytest.raises(InvalidProducerEpochError):
-            await admin.abort_transaction(spec)
+            await admin.transactions.abort(spec)
         assert not codes
 
 
@@ -219,6 +219,6 @@ async def test_producers_are_those_of_the_leader_or_of_one_replica() -> None:
 
         cluster.on(ApiKey.DESCRIBE_PRODUCERS, described)
         wanted = (ProducerState(2, 3, 5, 1234, None, None), ProducerState(8, 0, 6, 1235, 2, 40))
-        assert (await admin.describe_producers([PLACE]))[PLACE] == wanted
-        (first, _) = (await admin.describe_producers([PLACE], broker_id=1))[PLACE]
+        assert (await admin.transactions.describe_producers([PLACE]))[PLACE] == wanted
+        (first, _) = (await admin.transactions.describe_producers([PLACE], broker_id=1))[PLACE]
         assert first.producer_id == 1

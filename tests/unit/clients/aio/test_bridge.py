@@ -15,7 +15,15 @@ from kraftrio.clients.aio.bridge import runs_in_thread
 from kraftrio.clients.errors import ClosedError
 
 CLIENTS = ("Admin", "Consumer", "Producer", "ShareConsumer")
-PARTS = ("acls", "delegation_tokens", "quotas", "scram_users", "share_groups", "streams_groups")
+PARTS = (
+    "acls",
+    "delegation_tokens",
+    "quotas",
+    "scram_users",
+    "share_groups",
+    "streams_groups",
+    "transactions",
+)
 
 OF_EITHER_LOOP = {"send_and_wait"}  # they await other calls, and nothing of Trio's
 

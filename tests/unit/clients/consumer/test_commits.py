@@ -302,7 +302,7 @@ async def test_what_is_committed_without_waiting_is_committed_before_the_member_
         consumer.commit_async({T0: 1})
         consumer.commit_async({T0: 2})
     async with kafka.consumer(group_id="g") as consumer:
-        committed = (await consumer.committed([T0]))[T0]
+        committed = (await consumer.offsets.committed([T0]))[T0]
         assert committed is not None
         assert committed.offset == 2
 

@@ -18,7 +18,7 @@ class BodyError(Exception):
 async def committed_offset(kafka: Kafka) -> int | None:
     """Return what the group has committed, as another client sees it."""
     async with kafka.consumer(group_id="g") as other:
-        found = (await other.committed([T0]))[T0]
+        found = (await other.offsets.committed([T0]))[T0]
     return None if found is None else found.offset
 
 

@@ -19,7 +19,6 @@ from kraftrio.clients.errors import (
     InvalidTopicError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
-    TimedOutError,
 )
 from kraftrio.wire.primitives import TopicPartition
 from tests.unit.clients.simulated import Kafka
@@ -182,28 +181,12 @@ async def test_seek(kafka: Kafka) -> None:
             consumer.seek(T0, -1)
 
 
-async def test_lookups(kafka: Kafka) -> None:
-    """Of offsets by time, and of the ends of logs."""
+async def test_topics(kafka: Kafka) -> None:
+    """All of them, and the partitions of one."""
     await kafka.create("t", 2)
-    async with kafka.producer() as producer:
-        for i in range(5):
-            await producer.send("t", b"v", partition=0, timestamp_ms=1_000 + i)
-    other = TopicPartition("t", 1)
     async with kafka.consumer() as consumer:
-        assert await consumer.beginning_offsets([T0, other]) == {T0: 0, other: 0}
-        assert await consumer.end_offsets([T0, other]) == {T0: 5, other: 0}
-        found = await consumer.offsets_for_times({T0: 1_003, other: 0})
-        at_time = found[T0]
-        assert at_time is not None
-        assert at_time[:2] == (3, 1_003)
-        assert found[other] is None
-        assert await consumer.offsets_for_times({T0: 2_000}) == {T0: None}
         assert [each.partition for each in await consumer.partitions_for("t")] == [0, 1]
         assert "t" in await consumer.list_topics()
-        with pytest.raises(ValueError, match="negative"):
-            await consumer.offsets_for_times({T0: -1})
-        with pytest.raises(TimedOutError):
-            await consumer.end_offsets([TopicPartition("t", 7)], timeout_ms=2_000)
 
 
 async def test_pause_and_resume(kafka: Kafka) -> None:

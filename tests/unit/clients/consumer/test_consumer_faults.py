@@ -189,7 +189,7 @@ async def test_no_broker_at_all(kafka: Kafka) -> None:
         with pytest.raises(TimedOutError):
             await consumer.commit(timeout_ms=3_000)
         with pytest.raises(TimedOutError):
-            await consumer.end_offsets([T0], timeout_ms=3_000)
+            await consumer.offsets.end([T0], timeout_ms=3_000)
         assert [r.offset for r in await consumer.poll(timeout_ms=1_000)] == [1, 2]
         assert not await consumer.poll(timeout_ms=5_000)
         node.restore()

@@ -66,7 +66,7 @@ async def test_without_automatic_commits(kafka: Kafka) -> None:
                 await consumer.commit()
                 await take(consumer, 1)
     async with kafka.consumer(group_id="g") as consumer:
-        committed = await consumer.committed([T0, TopicPartition("t", 9)])
+        committed = await consumer.offsets.committed([T0, TopicPartition("t", 9)])
         mine = committed[T0]
         assert mine is not None
         assert (mine.offset, mine.leader_epoch) == (3, 0)
@@ -85,7 +85,7 @@ async def test_commits_of_given_offsets_keep_their_order(kafka: Kafka) -> None:
         await consumer.commit({T0: OffsetAndMetadata(5, -1, "note")})
         assert [done[0][T0].offset for done in outcomes] == list(range(1, 20))
         assert not any(error for _, error in outcomes)
-        assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(5, -1, "note")}
+        assert await consumer.offsets.committed([T0]) == {T0: OffsetAndMetadata(5, -1, "note")}
 
 
 async def test_automatic_commits_come_between_records(kafka: Kafka) -> None:
@@ -99,10 +99,10 @@ async def test_automatic_commits_come_between_records(kafka: Kafka) -> None:
         await consumer.subscribe(["t"])
         await take(consumer, 3)
         await trio.sleep(2)
-        assert await other.committed([T0]) == {T0: None}
+        assert await other.offsets.committed([T0]) == {T0: None}
         await take(consumer, 1)
         await trio.sleep(0.1)
-        assert await other.committed([T0]) == {T0: OffsetAndMetadata(3, 0)}
+        assert await other.offsets.committed([T0]) == {T0: OffsetAndMetadata(3, 0)}
 
 
 @pytest.mark.parametrize("way", ["records", "batches", "poll"])
@@ -132,7 +132,7 @@ async def test_what_a_failing_program_has_in_hand_is_not_committed(kafka: Kafka,
             await consumer.subscribe(["t"])
             await work(consumer)
     async with kafka.consumer(group_id="g") as consumer:
-        committed = await consumer.committed([T0])
+        committed = await consumer.offsets.committed([T0])
         mine = committed[T0]
         assert mine is not None
         assert mine.offset == 6
@@ -210,7 +210,7 @@ async def test_listeners_may_wait_seek_and_commit(kafka: Kafka) -> None:
 
         async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
             await self.consumer.commit()
-            self.committed = await self.consumer.committed(partitions)
+            self.committed = await self.consumer.offsets.committed(partitions)
 
     await kafka.create("t")
     await kafka.fill("t", 10)

@@ -126,7 +126,7 @@ def test_after_the_kill(kafka_cluster):
 @pytest.mark.kafka(scope="module")
 @pytest.mark.parametrize("fault", ["request", "link", "pause", "disk", "clock", "none"])
 def test_leaves_a_fault(kafka_broker, fault):
-    assert kafka_broker.is_whole
+    assert kafka_broker.life.is_whole
     match fault:
         case "request":
             kafka_broker.refuse("Produce", "NOT_ENOUGH_REPLICAS")

@@ -13,8 +13,7 @@ _LOGGER = logging.getLogger("kraftrio.cluster")
 
 
 def _traced(broker: KafkaBroker) -> list[str]:
-    assert broker._running is not None
-    nodes = broker._running.nodes
+    nodes = broker.life.started()[0].nodes
     assert isinstance(nodes, LocalNodes)
     return [line for line in nodes.trace.newest if "topic created topic=orders" in line]
 

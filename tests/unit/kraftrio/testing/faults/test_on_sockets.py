@@ -201,7 +201,7 @@ async def test_the_only_disk_is_full(kafka_broker: KafkaBroker) -> None:
     node.start()
     kafka_broker.produce("orders", "two")
     assert _values(kafka_broker) == [b"two"]
-    assert not kafka_broker.failures
+    assert not kafka_broker.life.failures
 
 
 @pytest.mark.kafka(scope="function", brokers=3)
@@ -237,7 +237,7 @@ def test_a_disk_of_files(tmp_path: Path) -> None:
             broker.node(1).fill_disk()
         with pytest.raises(ValueError, match="cannot lose what was not synced"):
             broker.node(1).cut_power()
-        assert broker.is_whole
+        assert broker.life.is_whole
 
 
 @pytest.mark.kafka(scope="function", config={"log.retention.check.interval.ms": 50})

@@ -61,7 +61,7 @@ async def picture(cluster: KafkaWorld | KafkaCluster) -> Picture:
     payments = await _done(cluster.records("payments"))
     paid = await _done(cluster.records("payments", read_committed=True))
     async with Admin(cluster.bootstrap_servers) as admin:
-        transactions = await admin.describe_transactions(["ended", "open"])
+        transactions = await admin.transactions.describe(["ended", "open"])
         return Picture(
             [(record.partition, record.offset, record.value) for record in orders],
             [(record.offset, record.key, record.value) for record in states],

@@ -62,7 +62,7 @@ def test_topics_groups_and_transactions(data: Path) -> None:
             topic = ConfigResource(ConfigResourceType.TOPIC, "compacted")
             settings = (await admin.describe_configs([topic]))[topic]
             assert settings["cleanup.policy"].value == "compact"
-            found = await admin.describe_transactions(["txn-A", "txn-open"])
+            found = await admin.transactions.describe(["txn-A", "txn-open"])
             states = {name: one.state for name, one in found.items()}
             assert states == {"txn-A": "CompleteCommit", "txn-open": "Ongoing"}
         async with Producer(world.bootstrap_servers, transactional_id="txn-open") as producer:
@@ -90,7 +90,7 @@ async def test_with_three_nodes(kafka_world: KafkaWorld) -> None:
     assert sent.offset == 8
     async with Admin(kafka_world.bootstrap_servers) as admin:
         plain = TopicPartition("plain", 0)
-        producers = (await admin.describe_producers([plain]))[plain]
+        producers = (await admin.transactions.describe_producers([plain]))[plain]
         assert max(producer.producer_id for producer in producers) >= 2000
 
 
