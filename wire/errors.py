@@ -237,7 +237,7 @@ class KafkaError(Exception):
         super().__init__(f"{self.code.name}: {message or self.code.text}")
 
 
-class CorruptRecordError(KafkaError):
+class CorruptBatchError(KafkaError):
     """A record batch whose bytes are wrong: bad checksum, impossible sizes, unknown magic."""
 
     def __init__(self, message: str | None = None) -> None:

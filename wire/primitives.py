@@ -33,6 +33,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer id with its epoch, as requests of transactions name their producer; -1: none."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
 def indexes_by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """The partitions of each topic, as requests and records have them; in the order given."""
     topics: dict[str, list[int]] = {}

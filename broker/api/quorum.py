@@ -193,7 +193,7 @@ class QuorumHandlers:
         if address is not None:
             host, port = address
             response.node_endpoints = [
-                quorum.NodeEndpoint(node_id=service.leader_id, host=host, port=port)
+                quorum.QuorumNodeEndpoint(node_id=service.leader_id, host=host, port=port)
             ]
         return fit_version(response, context.api_version)
 

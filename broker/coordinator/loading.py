@@ -26,7 +26,7 @@ from kraftrio.broker.coordinator.led_partition import LedPartition, ShardT
 from kraftrio.broker.coordinator.outcome import COMMITTED, Now
 from kraftrio.broker.coordinator.ports import Replicas
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError, RemoteProtocolError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
     NO_PRODUCER_ID,
@@ -145,7 +145,7 @@ class ShardLoader(Generic[ShardT]):
                 offset = header.next_offset
                 yield from self._records_of_batch(led, read.records, header)
             if offset == start:
-                raise CorruptRecordError(f"no whole batch at offset {offset}")
+                raise CorruptBatchError(f"no whole batch at offset {offset}")
 
     def _records_of_batch(
         self, led: LedPartition[ShardT], buf: Buffer, header: BatchHeader

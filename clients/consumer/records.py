@@ -21,7 +21,7 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, cast
 
 from kraftrio.clients.serialization import K, V
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.messages.data import AbortedTransaction
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
@@ -259,7 +259,7 @@ class ConsumerBatch(Generic[K, V]):
         """Compare the checksum.
 
         Raises:
-            CorruptRecordError: the bytes are not those that were written.
+            CorruptBatchError: the bytes are not those that were written.
         """
         verify_crc(self._buffer, self._header)
 
@@ -336,7 +336,7 @@ def split_records(
         aborted: the aborted transactions that the broker named.
 
     Raises:
-        CorruptRecordError: it cannot be split, or holds no whole batch.
+        CorruptBatchError: it cannot be split, or holds no whole batch.
     """
     batches: list[ConsumerBatch] = []
     next_offset, leader_epoch = fetch_offset, -1
@@ -353,7 +353,7 @@ def split_records(
         first_offset = max(header.base_offset, fetch_offset)
         batches.append(ConsumerBatch(topic_partition, buffer, header, first_offset, batch_end))
     if next_offset == fetch_offset and len(buffer):
-        raise CorruptRecordError(
+        raise CorruptBatchError(
             f"{len(buffer)} bytes of {topic_partition.topic}-{topic_partition.partition} from"
             f" offset {fetch_offset} on hold no whole batch"
         )

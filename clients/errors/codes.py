@@ -43,7 +43,7 @@ def error_for(code: ErrorCode, message: str | None = None) -> KafkaClientError:
 
 def unreadable(cause: KafkaError, message: str) -> KafkaClientError:
     """Make the exception for records that came and cannot be read."""
-    if isinstance(cause, wire_errors.CorruptRecordError):
+    if isinstance(cause, wire_errors.CorruptBatchError):
         return CorruptRecordError(message)
     return error_for(cause.code, message)
 

@@ -43,11 +43,11 @@ from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import wait_batch
 from kraftrio.clients.producer.queues import PartitionQueue
 from kraftrio.clients.producer.sender import Sender
-from kraftrio.clients.producer.transaction_requests import ProducerIdAndEpoch, TransactionRequests
+from kraftrio.clients.producer.transaction_requests import TransactionRequests
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
 from kraftrio.clients.producer.transactions import TransactionState
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import trio
 
@@ -52,7 +52,7 @@ from kraftrio.wire.messages.transactions import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
@@ -67,13 +67,6 @@ _MEMBER_VERSION: Final = 3  # of TxnOffsetCommit: fences by member and generatio
 _LOST_MEMBER: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
 )
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """A producer id and its epoch; -1 and -1: none yet."""
-
-    producer_id: int = -1
-    producer_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

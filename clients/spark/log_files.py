@@ -27,7 +27,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from kraftrio.clients.errors import ConfigError
 from kraftrio.clients.spark.options import partition_text
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
@@ -178,7 +178,7 @@ def iter_segment_batches(
     """Yield the batches that hold offsets from `start` to before `end`, whole.
 
     Raises:
-        CorruptRecordError: the segment is damaged where that is not allowed.
+        CorruptBatchError: the segment is damaged where that is not allowed.
         ConfigError: it cannot be read.
     """
     data = b""
@@ -201,7 +201,7 @@ def iter_segment_batches(
                         if check_crcs:
                             verify_crc(data, header)
                         yield data, header
-                except CorruptRecordError as error:
+                except CorruptBatchError as error:
                     where = skipped_bytes + pos
                     _note_damage(segment, where, error, data[pos:], tolerate=tolerate_damage)
                     return
@@ -222,7 +222,7 @@ def iter_segment_headers(segment: SegmentFile) -> Iterator[BatchHeader]:
         while position + BATCH_OVERHEAD <= size_bytes:
             try:
                 header = parse_header(os.pread(file.fileno(), BATCH_OVERHEAD, position))
-            except CorruptRecordError:
+            except CorruptBatchError:
                 return
             if position + header.size_bytes > size_bytes:
                 return
@@ -242,12 +242,12 @@ def _note_damage(
     segment: SegmentFile, position: int, reason: object, data: bytes, *, tolerate: bool
 ) -> None:
     if isinstance(reason, LegacyFormatError) and any(data[:BATCH_OVERHEAD]):
-        raise CorruptRecordError(
+        raise CorruptBatchError(
             f"{segment.path}: records of message formats before 2 cannot be read here"
         )
     message = f"{segment.path} is damaged from byte {position} on: {reason}"
     if not (segment.is_last or tolerate):
-        raise CorruptRecordError(
+        raise CorruptBatchError(
             f"{message}; with failOnDataLoss=false the rest of this segment is left out"
         )
     logger.warning("%s", message)

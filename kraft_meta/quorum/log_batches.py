@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kraftrio.kraft_meta.raft.values import LogBatch, SnapshotId
 from kraftrio.wire.codec.message import decode, encode
-from kraftrio.wire.errors import CorruptRecordError, RemoteProtocolError
+from kraftrio.wire.errors import CorruptBatchError, RemoteProtocolError
 from kraftrio.wire.messages.quorum import SnapshotFooterRecord, SnapshotHeaderRecord
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
@@ -74,12 +74,12 @@ def decode_batch(buf: Buffer, header: BatchHeader) -> LogBatch:
     verify_crc(buf, header)
     records = list(iter_records(buf, header))
     if not records or header.last_offset_delta != len(records) - 1:
-        raise CorruptRecordError(
+        raise CorruptBatchError(
             f"{len(records)} records for {header.last_offset_delta + 1} offsets"
             f" at {header.base_offset}"
         )
     if header.partition_leader_epoch < 0 or header.base_offset < 0:
-        raise CorruptRecordError(f"a batch without an epoch at {header.base_offset}")
+        raise CorruptBatchError(f"a batch without an epoch at {header.base_offset}")
     return LogBatch(
         base_offset=header.base_offset,
         epoch=header.partition_leader_epoch,
@@ -146,7 +146,7 @@ def parse_snapshot(data: Buffer) -> SnapshotContents:
             if controls[-1] is ControlRecordType.SNAPSHOT_HEADER:
                 last_timestamp_ms = _header_timestamp_ms(record)
     if controls != [ControlRecordType.SNAPSHOT_HEADER, ControlRecordType.SNAPSHOT_FOOTER]:
-        raise CorruptRecordError("the snapshot is incomplete")
+        raise CorruptBatchError("the snapshot is incomplete")
     return SnapshotContents(values, last_timestamp_ms)
 
 
@@ -155,5 +155,5 @@ def _header_timestamp_ms(record: Record) -> int:
     try:
         header, _ = decode(SnapshotHeaderRecord, 0, record.value or b"")
     except RemoteProtocolError as error:
-        raise CorruptRecordError(f"the snapshot's header is damaged: {error}") from error
+        raise CorruptBatchError(f"the snapshot's header is damaged: {error}") from error
     return header.last_contained_log_timestamp

@@ -367,12 +367,12 @@ def _records(batches: Sequence[LogBatch]) -> list[Buffer]:
     return [encode_batch(batch) for batch in batches] or [b""]
 
 
-def _node_endpoints(leader_id: int, voters: VoterSet) -> list[quorum.NodeEndpoint]:
+def _node_endpoints(leader_id: int, voters: VoterSet) -> list[quorum.QuorumNodeEndpoint]:
     """Where the leader that an answer names listens (its first controller listener)."""
     address = voters.address(leader_id)
     if address is None:
         return []
-    return [quorum.NodeEndpoint(node_id=leader_id, host=address[0], port=address[1])]
+    return [quorum.QuorumNodeEndpoint(node_id=leader_id, host=address[0], port=address[1])]
 
 
 # ---- answers in

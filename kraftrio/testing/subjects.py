@@ -1,7 +1,8 @@
 """What a test waits for: a group, a topic, a partition, a transaction, the cluster as a whole.
 
-Owns: `Group`, `Topic`, `Partition` and `Transaction`, and `Subjects`, which hands them to tests.
-Each names what it waits for and how to look at it through `Contents`; `waiting` does the rest.
+Owns: `GroupSubject`, `TopicSubject`, `PartitionSubject` and `TransactionSubject`, and `Subjects`,
+which hands them to tests. Each names what it waits for and how to look at it through `Contents`;
+`waiting` does the rest.
 
 Called by: `cluster` and `kafka_world`, which are `Subjects`.
 """
@@ -29,7 +30,7 @@ _ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupSubject:
     """A consumer group of the classic or the consumer protocol."""
 
     group_id: str
@@ -78,7 +79,7 @@ def _member_text(member: MemberDescription) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionSubject:
     """One partition of a topic."""
 
     topic_partition: TopicPartition
@@ -123,7 +124,7 @@ def _name(topic_partition: TopicPartition) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicSubject:
     """All partitions of a topic."""
 
     name: str
@@ -150,7 +151,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionSubject:
     """The transactions of a transactional id."""
 
     transactional_id: str
@@ -180,21 +181,21 @@ class Subjects(ABC):
     def _nodes_up(self) -> dict[int, bool]:
         """Which nodes run, by id: the cluster may not have noticed yet that one does not."""
 
-    def group(self, group_id: str) -> Group:
+    def group(self, group_id: str) -> GroupSubject:
         """A consumer group to wait for."""
-        return Group(group_id, self._watch)
+        return GroupSubject(group_id, self._watch)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicSubject:
         """A topic to wait for."""
-        return Topic(name, self._watch)
+        return TopicSubject(name, self._watch)
 
-    def partition(self, topic: str, number: int = 0) -> Partition:
+    def partition(self, topic: str, number: int = 0) -> PartitionSubject:
         """A partition to wait for."""
-        return Partition(TopicPartition(topic, number), self._watch)
+        return PartitionSubject(TopicPartition(topic, number), self._watch)
 
-    def transaction(self, transactional_id: str) -> Transaction:
+    def transaction(self, transactional_id: str) -> TransactionSubject:
         """A transactional id to wait for."""
-        return Transaction(transactional_id, self._watch)
+        return TransactionSubject(transactional_id, self._watch)
 
     def healthy(self, *, timeout_s: float = _HEAL_TIMEOUT_S) -> Wait:
         """Wait until every broker is there, and every replica of every partition in sync."""

@@ -3,7 +3,7 @@
 Owns: `SaslLogin`, what `SecuredNetwork` logs in with. The exchange: ApiVersions and SaslHandshake
 with one send, then SaslAuthenticate in a version that the server has, until the mechanism is done.
 Where the server says how long the session lasts, this side logs in again when most of it is over:
-the `LoginSession` does so over the connection that has been made.
+the `SaslLoginSession` does so over the connection that has been made.
 
 Refusals are `LoginRefused`, in the server's words; so is a server that cannot prove itself.
 
@@ -62,7 +62,7 @@ class SaslLogin:
         self._rng = rng
         self._client_id = client_id
 
-    async def log_in(self, network: Network, sock: Socket, host: str) -> LoginSession | None:
+    async def log_in(self, network: Network, sock: Socket, host: str) -> SaslLoginSession | None:
         """Log in (see `Login.log_in`)."""
         try:
             channel = _Channel(network, sock, self._client_id)
@@ -73,7 +73,7 @@ class SaslLogin:
             sock.close()
             raise
 
-    async def log_in_again(self, call: Call, version: int) -> LoginSession | None:
+    async def log_in_again(self, call: Call, version: int) -> SaslLoginSession | None:
         """Log in over a connection that is in use.
 
         Raises:
@@ -110,7 +110,7 @@ class SaslLogin:
 
     async def _authenticate(
         self, exchange: ClientExchange, call: Call, version: int
-    ) -> LoginSession | None:
+    ) -> SaslLoginSession | None:
         message: bytes | None = exchange.begin()
         lifetime_ms = 0
         for _ in range(_MOST_STEPS):
@@ -136,12 +136,12 @@ class SaslLogin:
         except RemoteProtocolError as error:
             raise LoginRefused(f"the login was broken off: {error}") from error
 
-    def _session(self, lifetime_ms: int, version: int) -> LoginSession:
+    def _session(self, lifetime_ms: int, version: int) -> SaslLoginSession:
         part = self._rng.uniform(_EARLIEST, _LATEST)
-        return LoginSession(self, trio.current_time() + lifetime_ms / 1000 * part, version)
+        return SaslLoginSession(self, trio.current_time() + lifetime_ms / 1000 * part, version)
 
 
-class LoginSession:
+class SaslLoginSession:
     """A login that ends some time.
 
     Attributes:
@@ -153,7 +153,7 @@ class LoginSession:
         self._login = login
         self._version = version
 
-    async def renew(self, call: Call) -> LoginSession | None:
+    async def renew(self, call: Call) -> SaslLoginSession | None:
         """Log in again (see `SaslLogin.log_in_again`)."""
         return await self._login.log_in_again(call, self._version)
 

@@ -81,7 +81,7 @@ def parse_jks(data: bytes, password: str | None) -> JksStore:
     Raises:
         JksError: the bytes are no key store, or the password is wrong.
     """
-    reader = _Reader(data, len(data) - _SEAL_BYTES)
+    reader = _JksReader(data, len(data) - _SEAL_BYTES)
     if reader.take(4) != MAGIC:
         raise JksError("it is not a key store of type JKS")
     version, count = reader.number(), reader.number()
@@ -107,7 +107,7 @@ def parse_jks(data: bytes, password: str | None) -> JksStore:
     return JksStore(tuple(keys), tuple(trusted))
 
 
-class _Reader:
+class _JksReader:
     """Reads big-endian values, never beyond the end."""
 
     def __init__(self, data: bytes, end: int) -> None:

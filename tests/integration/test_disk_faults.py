@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers
 from tests.conformance.broker_process import Broker
 from tests.integration.disks import FailingDisk, SmallDisk
@@ -110,7 +110,7 @@ def test_damage_in_the_middle_is_reported(make_broker: Callable[..., Broker]) ->
     with client_of(broker) as client:
         code, records, _ = client.fetch("killed", 0, 0)
         assert (code, len(records)) == (ErrorCode.NONE, 30)
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             client.fetch("stopped", 0, 0)
     broker.kill9()
     # Without a recovery point all of the log is in doubt.

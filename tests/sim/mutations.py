@@ -45,7 +45,7 @@ from kraftrio.kraft_meta.raft.quorum_state import Leader, QuorumState
 from kraftrio.kraft_meta.raft.values import SnapshotId
 from kraftrio.kraft_meta.raft.voter_memory import VoterMemory
 from kraftrio.testing.simulation.network import LinkQuality
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode
 from kraftrio.wire.records.batch import iter_headers
 from tests.sim.rights_mutations import RIGHTS_MUTATIONS
 from tests.sim.transaction_mutations import TRANSACTION_MUTATIONS
@@ -363,7 +363,7 @@ def _damage_ends_a_segment() -> list[Patch]:
     def find_batch(*arguments: Any, is_start: bool = False) -> Any:
         try:
             return original(*arguments, is_start=is_start)
-        except CorruptRecordError:
+        except CorruptBatchError:
             if is_start:
                 raise
             return None

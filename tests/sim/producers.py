@@ -19,7 +19,7 @@ import trio
 
 from kraftrio.net.connection import Connection, ConnectionLost, Reply
 from kraftrio.testing.simulation.world import START_WALL_MS, SimulationFailure
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode
 from kraftrio.wire.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -309,7 +309,7 @@ class Reader:
         self.high_watermark = answer.high_watermark
         try:
             return self._take(answer.records)
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             if not self._client.world.tolerates(DAMAGED_RECORDS):
                 raise SimulationFailure(f"{self._client.name} was given damage: {error}") from error
             raise Unavailable(str(error)) from error
@@ -333,7 +333,7 @@ class Reader:
                 self.position += 1
                 count += 1
         if data and not end:
-            raise CorruptRecordError("no whole batch")
+            raise CorruptBatchError("no whole batch")
         if count and self.position > self.high_watermark:
             raise SimulationFailure(
                 f"{self._client.name} was given {_name(self._tp)} up to {self.position} with a"

@@ -13,7 +13,7 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.share_state.shard import ShareStateShard
 from kraftrio.broker.coordinator.share_state.state import StoredPartition, Update
 from kraftrio.broker.share.led_share_partition import LedSharePartition
-from kraftrio.broker.share.state.acknowledgement import AcknowledgeType
+from kraftrio.broker.share.state.acknowledgement import AcknowledgeCode
 from kraftrio.broker.share.state.acquisition import Acquisition
 from kraftrio.broker.share.state.records import RecordState, Run
 from kraftrio.broker.share.state.share_partition import ShareLimits, SharePartition
@@ -90,7 +90,7 @@ def _rejected_is_given_back() -> list[Patch]:
 
     def check(self: SharePartition, member_id: str, batches: Any) -> Any:
         return [
-            (first, last, AcknowledgeType.RELEASE if kind is AcknowledgeType.REJECT else kind)
+            (first, last, AcknowledgeCode.RELEASE if kind is AcknowledgeCode.REJECT else kind)
             for first, last, kind in original(self, member_id, batches)
         ]
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from kraftrio.broker.share.state.acknowledgement import AcknowledgeType
+from kraftrio.broker.share.state.acknowledgement import AcknowledgeCode
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.share_fetch import (
@@ -45,10 +45,10 @@ _NO_SESSION = (
 _LEAVES = _ENDS_SESSION = -1
 _LIFETIMES = Lifetimes(end=0.02, pause=0.02)
 _ANSWERS = (
-    *((AcknowledgeType.ACCEPT,) * 10),
-    *((AcknowledgeType.RELEASE,) * 4),
-    AcknowledgeType.REJECT,
-    AcknowledgeType.RENEW,
+    *((AcknowledgeCode.ACCEPT,) * 10),
+    *((AcknowledgeCode.RELEASE,) * 4),
+    AcknowledgeCode.REJECT,
+    AcknowledgeCode.RENEW,
     None,  # it is forgotten: its lock has to end
 )
 
@@ -79,7 +79,7 @@ class _Sent(NamedTuple):
         holds: what its sender had then, by partition.
     """
 
-    kinds: dict[Place, AcknowledgeType]
+    kinds: dict[Place, AcknowledgeCode]
     counts: dict[Place, int]
     holds: dict[int, dict[Place, Hold]]
     sent_s: float
@@ -262,7 +262,7 @@ class _Process:
             server = Server(node_id, self._member.life_of(node_id))
             session = self._sessions[node_id] = _Session(server)
         kinds = self._choose(session)
-        is_renewal = AcknowledgeType.RENEW in kinds.values()
+        is_renewal = AcknowledgeCode.RENEW in kinds.values()
         if kinds and (is_renewal or self._rng.random() < 0.5):
             await self._acknowledge(session, kinds)
             kinds = {}
@@ -301,10 +301,10 @@ class _Process:
 
     # -- acknowledgements -------------------------------------------------------------------------
 
-    def _choose(self, session: _Session) -> dict[Place, AcknowledgeType]:
+    def _choose(self, session: _Session) -> dict[Place, AcknowledgeCode]:
         """What to say of some of the records that it has, or of all."""
-        chosen: dict[Place, AcknowledgeType] = {}
-        kind: AcknowledgeType | None = AcknowledgeType.ACCEPT
+        chosen: dict[Place, AcknowledgeCode] = {}
+        kind: AcknowledgeCode | None = AcknowledgeCode.ACCEPT
         for number, place in enumerate(sorted(session.acquired)):
             if not self._member.is_calm and not number % 3:
                 kind = self._rng.choice(_ANSWERS)
@@ -314,14 +314,14 @@ class _Process:
                 del session.acquired[place]
         return chosen
 
-    def _part_with(self, session: _Session, kinds: dict[Place, AcknowledgeType]) -> _Sent:
+    def _part_with(self, session: _Session, kinds: dict[Place, AcknowledgeCode]) -> _Sent:
         """Part with what is acknowledged."""
         holds: dict[int, dict[Place, Hold]] = defaultdict(dict)
         counts = {place: session.acquired.pop(place) for place in kinds}
         for place, kind in kinds.items():
             hold = self._model.hold(self.name, place)
             holds[place.partition][place] = hold or Hold(session.server, 0.0)
-            if kind is not AcknowledgeType.RENEW:
+            if kind is not AcknowledgeCode.RENEW:
                 self._model.part(self.name, place)
         return _Sent(kinds, counts, holds, self._now_s)
 
@@ -347,15 +347,15 @@ class _Process:
             sent.counts[place],
             session.server,
         )
-        if kind is AcknowledgeType.RENEW:
+        if kind is AcknowledgeCode.RENEW:
             model.renew(self.name, place, server, sent.sent_s)
             session.acquired[place] = count
-        elif kind is AcknowledgeType.RELEASE:
+        elif kind is AcknowledgeCode.RELEASE:
             model.release(place, count, server, self._now_s)
         else:
             model.settle(place, server, self._now_s)
 
-    async def _acknowledge(self, session: _Session, kinds: dict[Place, AcknowledgeType]) -> None:
+    async def _acknowledge(self, session: _Session, kinds: dict[Place, AcknowledgeCode]) -> None:
         partitions = [
             ShareAcknowledgePartition(partition_index=index, acknowledgement_batches=batches)
             for index, batches in _batches(kinds).items()
@@ -364,7 +364,7 @@ class _Process:
             group_id=self._member.group,
             member_id=self._member_id,
             share_session_epoch=session.epoch,
-            is_renew_ack=AcknowledgeType.RENEW in kinds.values(),
+            is_renew_ack=AcknowledgeCode.RENEW in kinds.values(),
             topics=[
                 ShareAcknowledgeTopic(topic_id=self._topic_id, partitions=partitions)
                 for _ in range(bool(kinds))
@@ -382,7 +382,7 @@ class _Process:
     # -- records ----------------------------------------------------------------------------------
 
     async def _fetch(
-        self, session: _Session, wanted: set[int], kinds: dict[Place, AcknowledgeType]
+        self, session: _Session, wanted: set[int], kinds: dict[Place, AcknowledgeCode]
     ) -> None:
         batches = _batches(kinds)
         named = sorted({*(wanted - session.partitions), *batches})
@@ -457,7 +457,7 @@ class _Process:
                 session.acquired[place] = taken.delivery_count
 
 
-def _batches(kinds: dict[Place, AcknowledgeType]) -> dict[int, list[AcknowledgementBatch]]:
+def _batches(kinds: dict[Place, AcknowledgeCode]) -> dict[int, list[AcknowledgementBatch]]:
     """The acknowledgements by partition, offset by offset in runs of the same answer."""
     found: dict[int, list[AcknowledgementBatch]] = defaultdict(list)
     for place, kind in sorted(kinds.items()):

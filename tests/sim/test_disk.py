@@ -10,7 +10,7 @@ import pytest
 from kraftrio.testing.simulation.damage import BadReads, bit_to_flip
 from kraftrio.testing.simulation.disk import SimDisk
 from kraftrio.testing.simulation.disk_calls import FailingCalls
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import Record, build_batch, iter_headers, parse_header, verify_crc
 
 
@@ -127,7 +127,7 @@ def test_what_is_flipped_can_be_noticed() -> None:
         places.add(place.position)
         wrong = bytearray(data)
         wrong[place.position] ^= place.mask
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             for header in iter_headers(wrong):
                 verify_crc(wrong, header)
     offsets_and_epochs = {s + at for s in starts for at in (*range(8), *range(12, 16))}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kraftrio.testing.simulation.world import SimulationFailure
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode
 from kraftrio.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import BatchHeader, iter_headers, iter_records, verify_crc
@@ -108,7 +108,7 @@ class TransactionalReader:
         try:
             for offset, _ in self._take(passage, answer):
                 offsets.append(offset)
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             if not self._client.world.tolerates(DAMAGED_RECORDS):
                 raise SimulationFailure(f"{self._client.name} was given damage: {error}") from error
             if not offsets:
@@ -138,7 +138,7 @@ class TransactionalReader:
                         yield record.offset, value
             self._history.move(passage, header.next_offset)
         if len(data) and not end:
-            raise CorruptRecordError("no whole batch")
+            raise CorruptBatchError("no whole batch")
 
 
 class _Aborted:

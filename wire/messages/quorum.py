@@ -37,7 +37,7 @@ from kraftrio.wire.errors import ErrorCode
 
 
 @struct
-class NodeEndpoint:
+class QuorumNodeEndpoint:
     """Where a node of the quorum listens."""
 
     node_id: int = int32()
@@ -101,7 +101,7 @@ class VoteResponseTopicData:
 class VoteResponse:
     error_code: ErrorCode = error()
     topics: list[VoteResponseTopicData] = array(VoteResponseTopicData)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
+    node_endpoints: list[QuorumNodeEndpoint] = array(QuorumNodeEndpoint, "1+", tag=0)
 
 
 # BeginQuorumEpoch (key 53)
@@ -153,7 +153,7 @@ class QuorumEpochTopicData:
 class BeginQuorumEpochResponse:
     error_code: ErrorCode = error()
     topics: list[QuorumEpochTopicData] = array(QuorumEpochTopicData)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
+    node_endpoints: list[QuorumNodeEndpoint] = array(QuorumNodeEndpoint, "1+", tag=0)
 
 
 # EndQuorumEpoch (key 54)
@@ -191,7 +191,7 @@ class EndQuorumEpochRequest:
 class EndQuorumEpochResponse:
     error_code: ErrorCode = error()
     topics: list[QuorumEpochTopicData] = array(QuorumEpochTopicData)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
+    node_endpoints: list[QuorumNodeEndpoint] = array(QuorumNodeEndpoint, "1+", tag=0)
 
 
 # DescribeQuorum (key 55)
@@ -436,7 +436,7 @@ class FetchSnapshotResponse:
     throttle_time_ms: int = int32()
     error_code: ErrorCode = error()
     topics: list[TopicSnapshotResponse] = array(TopicSnapshotResponse)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
+    node_endpoints: list[QuorumNodeEndpoint] = array(QuorumNodeEndpoint, "1+", tag=0)
 
 
 # BrokerRegistration (key 62), BrokerHeartbeat (63), UnregisterBroker (64)

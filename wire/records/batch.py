@@ -29,7 +29,7 @@ from typing import NamedTuple, NoReturn
 
 from crc32c import crc32c
 
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -142,7 +142,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-class LegacyFormatError(CorruptRecordError):
+class LegacyFormatError(CorruptBatchError):
     """A message set of magic 0 or 1 where only magic 2 is allowed: INVALID_RECORD on the wire."""
 
     def __init__(self, magic: int) -> None:
@@ -251,7 +251,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
     Raises:
         LegacyFormatError: magic 0 or 1.
-        CorruptRecordError: truncated header, impossible size or unknown magic.
+        CorruptBatchError: truncated header, impossible size or unknown magic.
     """
     try:
         header = BatchHeader(*(*_HEADER.unpack_from(buf, pos), pos))
@@ -260,7 +260,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     if header.magic != MAGIC:
         _reject_magic(header.magic)
     if header.size_bytes < BATCH_OVERHEAD - LOG_OVERHEAD:
-        raise CorruptRecordError(f"batch length {header.size_bytes} is below that of a header")
+        raise CorruptBatchError(f"batch length {header.size_bytes} is below that of a header")
     header.size_bytes += LOG_OVERHEAD
     return header
 
@@ -268,13 +268,13 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 def _reject_short(buf: Buffer, pos: int) -> NoReturn:
     if pos + MAGIC_POSITION < len(buf) and buf[pos + MAGIC_POSITION] != MAGIC:
         _reject_magic(buf[pos + MAGIC_POSITION])
-    raise CorruptRecordError(f"{len(buf) - pos} bytes are too few for a batch header")
+    raise CorruptBatchError(f"{len(buf) - pos} bytes are too few for a batch header")
 
 
 def _reject_magic(magic: int) -> NoReturn:
     if magic in (0, 1):
         raise LegacyFormatError(magic)
-    raise CorruptRecordError(f"unknown magic {magic}")
+    raise CorruptBatchError(f"unknown magic {magic}")
 
 
 def stored_base_offset(buf: Buffer, pos: int = 0) -> int:
@@ -331,7 +331,7 @@ def iter_headers(buf: Buffer, *, allow_partial: bool = False) -> Iterator[BatchH
         if header.size_bytes > size - pos:
             if allow_partial:
                 return
-            raise CorruptRecordError(
+            raise CorruptBatchError(
                 f"the batch has {header.size_bytes} bytes, but only {size - pos} are there"
             )
         yield header
@@ -342,15 +342,15 @@ def verify_crc(buf: Buffer, header: BatchHeader) -> None:
     """Compare the batch's checksum with its bytes.
 
     Raises:
-        CorruptRecordError: they differ, or ``buf`` ends before the batch does.
+        CorruptBatchError: they differ, or ``buf`` ends before the batch does.
     """
     pos = header.position
     end = pos + header.size_bytes
     if end > len(buf):
-        raise CorruptRecordError("the batch is incomplete")
+        raise CorruptBatchError("the batch is incomplete")
     actual = crc32c(memoryview(buf)[pos + _ATTRIBUTES_POS : end])
     if actual != header.crc:
-        raise CorruptRecordError(f"the batch's CRC is {header.crc}, but its bytes have {actual}")
+        raise CorruptBatchError(f"the batch's CRC is {header.crc}, but its bytes have {actual}")
 
 
 def check_client_header(header: BatchHeader) -> None:
@@ -428,7 +428,7 @@ def records_data(buf: Buffer, header: BatchHeader, max_decompressed_bytes: int) 
     start = header.position + BATCH_OVERHEAD
     end = header.position + header.size_bytes
     if end > len(buf):
-        raise CorruptRecordError("the batch is incomplete")
+        raise CorruptBatchError("the batch is incomplete")
     compression = header.compression
     if compression is Compression.NONE:
         return bytes(buf[start:end])

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 from zlib import crc32
 
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
     LOG_OVERHEAD,
@@ -97,17 +97,17 @@ def iter_messages(buf: Buffer) -> Iterator[LegacyMessage]:
         try:
             offset, length, crc, magic, attributes = _HEADER.unpack_from(view, pos)
         except struct.error:
-            raise CorruptRecordError("the message set is incomplete") from None
+            raise CorruptBatchError("the message set is incomplete") from None
         if magic not in _MIN_MESSAGE_BYTES:
-            raise CorruptRecordError(f"a message set cannot hold magic {magic}")
+            raise CorruptBatchError(f"a message set cannot hold magic {magic}")
         end = pos + LOG_OVERHEAD + length
         if length < _MIN_MESSAGE_BYTES[magic]:
-            raise CorruptRecordError(f"message size {length} is too small for magic {magic}")
+            raise CorruptBatchError(f"message size {length} is too small for magic {magic}")
         if end > size:
-            raise CorruptRecordError("the message set is incomplete")
+            raise CorruptBatchError("the message set is incomplete")
         actual = crc32(view[pos + _CRC_END : end])
         if actual != crc:
-            raise CorruptRecordError(f"the message's CRC is {crc}, but its bytes have {actual}")
+            raise CorruptBatchError(f"the message's CRC is {crc}, but its bytes have {actual}")
         yield _parse_message(bytes(view[pos:end]), offset, magic, attributes)
         pos = end
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeVar
 
-from kraftrio.wire.errors import CorruptRecordError, RemoteProtocolError
+from kraftrio.wire.errors import CorruptBatchError, RemoteProtocolError
 from kraftrio.wire.primitives import Buffer, encode_varint, read_uvarint
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
@@ -77,7 +77,7 @@ def batch_rows(
         start = header.position + BATCH_OVERHEAD
         end = header.position + header.size_bytes
         if end > len(buf):
-            raise CorruptRecordError("the batch is incomplete")
+            raise CorruptBatchError("the batch is incomplete")
         data = memoryview(buf)[start:end]  # expressions need no copy of it
     else:
         data = records_data(buf, header, max_decompressed_bytes)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraftrio.broker.replica.append_gate import RequestedPartition
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode
 from kraftrio.wire.records.batch import is_later_sequence, parse_header
 
 MOST_REMEMBERED: Final = 10_000
@@ -50,7 +50,7 @@ def sequenced(records: memoryview | None) -> Sequenced | None:
         return None
     try:
         header = parse_header(records)
-    except CorruptRecordError:
+    except CorruptBatchError:
         return None
     if header.producer_id < 0 or header.base_sequence < 0:
         return None

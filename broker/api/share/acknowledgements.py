@@ -22,7 +22,7 @@ from kraftrio.broker.server.slices.request_parts import parts
 from kraftrio.broker.server.slices.sliced_work import Work
 from kraftrio.broker.share.sessions import SessionPartition
 from kraftrio.broker.share.share_partitions import SharePartitions
-from kraftrio.broker.share.state.acknowledgement import AcknowledgedBatch, AcknowledgeType
+from kraftrio.broker.share.state.acknowledgement import AcknowledgeCode, AcknowledgedBatch
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.share_fetch import AcknowledgementBatch
 
@@ -78,7 +78,7 @@ class Acknowledgements:
         self._member_id = member_id
         self._has_renewals = has_renewals and context.api_version >= RENEW_VERSION
         may_renew = context.api_version >= RENEW_VERSION
-        self._last_type = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+        self._last_type = AcknowledgeCode.RENEW if may_renew else AcknowledgeCode.REJECT
         self._waiting: list[tuple[SessionPartition, Deferred[KafkaError | None]]] = []
         self.errors: dict[SessionPartition, KafkaError | None] = {}
 
@@ -138,7 +138,7 @@ class Acknowledgements:
             for kind in batch.acknowledge_types:
                 if not 0 <= kind <= last_type:
                     return None
-                if kind == AcknowledgeType.RENEW and not self._has_renewals:
+                if kind == AcknowledgeCode.RENEW and not self._has_renewals:
                     return None
                 types.append(kind)
                 if not len(types) % _MOST_TYPES:

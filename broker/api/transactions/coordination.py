@@ -28,7 +28,6 @@ from kraftrio.broker.coordinator.transactions.ports import (
     NeedsProducerId,
     TransactionProperties,
 )
-from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.requests import (
     check_init_producer_id,
     version_of_adding_client,
@@ -56,7 +55,7 @@ from kraftrio.wire.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kraftrio.wire.topic_names import INTERNAL_TOPICS

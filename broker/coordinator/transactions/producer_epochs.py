@@ -17,19 +17,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import ProducerIdAndEpoch
 from kraftrio.wire.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 LAST_CLIENT_EPOCH = MAX_PRODUCER_EPOCH - 1
 
 EPOCH_BUMP_VERSION = 2
 """The transaction version from which on each transaction ends with a higher epoch."""
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """Whom a request speaks for."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class ProducerIdentity(NamedTuple):

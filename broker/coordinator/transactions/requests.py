@@ -28,7 +28,6 @@ from kraftrio.broker.coordinator.transactions.ports import (
 from kraftrio.broker.coordinator.transactions.producer_epochs import (
     EPOCH_BUMP_VERSION,
     LAST_CLIENT_EPOCH,
-    ProducerIdAndEpoch,
 )
 from kraftrio.broker.coordinator.transactions.state import (
     NO_TIMEOUT_MS,
@@ -37,7 +36,7 @@ from kraftrio.broker.coordinator.transactions.state import (
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 INIT_PRODUCER_ID_FENCED_VERSION = 4

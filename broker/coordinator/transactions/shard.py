@@ -45,7 +45,6 @@ from kraftrio.broker.coordinator.transactions.ports import (
     TransactionVersion,
 )
 from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    ProducerIdAndEpoch,
     ProducerIdentity,
 )
 from kraftrio.broker.coordinator.transactions.records import (
@@ -63,7 +62,7 @@ from kraftrio.wire.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
 )
-from kraftrio.wire.primitives import Buffer, TopicPartition
+from kraftrio.wire.primitives import Buffer, ProducerIdAndEpoch, TopicPartition
 from kraftrio.wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _AT_ONCE = 0.0

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    ProducerIdAndEpoch,
     ProducerIdentity,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 
 NO_TIMESTAMP = -1
 NO_TIMEOUT_MS = 2**31 - 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.inspection.findings import reason
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     MAGIC,
@@ -118,7 +118,7 @@ def _batch_at(window: _FileWindow, position: int) -> StoredBatch | tuple[str, in
         header = parse_header(data, at)
     except LegacyFormatError as error:
         return f"{reason(error)}, which is not read here", 0
-    except CorruptRecordError as error:
+    except CorruptBatchError as error:
         return reason(error), 0
     if header.size_bytes > left:
         return f"the batch has {header.size_bytes} bytes, but {left} are left in the file", 0
@@ -126,7 +126,7 @@ def _batch_at(window: _FileWindow, position: int) -> StoredBatch | tuple[str, in
     header.position = at
     try:
         verify_crc(data, header)
-    except CorruptRecordError as error:
+    except CorruptBatchError as error:
         return reason(error), header.size_bytes
     return StoredBatch(position, header, data)
 

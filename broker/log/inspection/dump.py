@@ -29,7 +29,7 @@ from kraftrio.broker.log.segment.names import (
     base_offset_of,
 )
 from kraftrio.broker.log.segment.txn_index import decode_index
-from kraftrio.wire.errors import CorruptRecordError, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, KafkaError
 from kraftrio.wire.records.batch import Record, iter_records
 
 Row = Mapping[str, Any]
@@ -77,7 +77,7 @@ def dump_file(fs: FileSystem, path: str, *, with_records: bool) -> Iterator[Row]
                 yield {"topic": item.topic, "partition": item.partition, "offset": offset}
         else:
             raise NotDumpableError(f"{path} is not one of the files of a log")
-    except CorruptRecordError as error:
+    except CorruptBatchError as error:
         raise NotDumpableError(f"{path} is damaged: {reason(error)}") from None
     except (CheckpointError, struct.error) as error:
         raise NotDumpableError(f"{path} is damaged: {error}") from None

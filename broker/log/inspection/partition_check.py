@@ -37,7 +37,7 @@ from kraftrio.broker.log.segment.names import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 
 _NOT_FOUND = "a broker does not know whose log it is, and sets it aside"
 
@@ -181,7 +181,7 @@ def _check_snapshots(
         path = folder.file(offset, SNAPSHOT_SUFFIX)
         try:
             entries = decode_snapshot(fs.read_file(path))
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             yield Finding(path, reason(error), REBUILT, offset)
             continue
         if offset > facts.end_offset and not facts.has_damage:

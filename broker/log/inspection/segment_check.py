@@ -22,7 +22,7 @@ from kraftrio.broker.log.files import FileSystem
 from kraftrio.broker.log.inspection.batches import Damage, StoredBatch, walk_batches
 from kraftrio.broker.log.inspection.findings import REBUILT, Finding, reason
 from kraftrio.broker.log.segment.txn_index import AbortedTxn, check_index, decode_index
-from kraftrio.wire.errors import CorruptRecordError, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, KafkaError
 from kraftrio.wire.records.batch import iter_records
 from kraftrio.wire.records.control import read_end_transaction_marker
 
@@ -257,7 +257,7 @@ def check_transaction_index(
         try:
             entries = decode_index(data)
             check_index(entries, facts.base_offset)
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             yield Finding(path, reason(error), REBUILT)
             return
     if facts.has_damage:

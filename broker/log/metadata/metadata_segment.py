@@ -20,7 +20,7 @@ from kraftrio.broker.log.files import File, FileSystem
 from kraftrio.broker.log.metadata.names import MetadataLogError, segment_file_name
 from kraftrio.kraft_meta.quorum.log_batches import decode_batch, encode_batch
 from kraftrio.kraft_meta.raft.values import LogBatch
-from kraftrio.wire.errors import CorruptRecordError, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, KafkaError
 from kraftrio.wire.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
@@ -108,7 +108,7 @@ class MetadataSegment:
             batch = decode_batch(data, parse_header(data, entry.position - start))
             found = (batch.base_offset, batch.end_offset, batch.epoch)
             if found != (entry.base_offset, entry.end_offset, entry.epoch):
-                raise CorruptRecordError(f"{found} at position {entry.position}")
+                raise CorruptBatchError(f"{found} at position {entry.position}")
             batches.append(batch)
         return batches
 

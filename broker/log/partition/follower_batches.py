@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer, TopicPartition
 from kraftrio.wire.records.batch import BatchHeader, iter_headers, verify_crc
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
@@ -72,7 +72,7 @@ def _sound_headers(records: Buffer) -> Iterator[BatchHeader]:
     """Yield the headers of the batches before the first damaged one.
 
     Those are good, and safer on two disks. The next fetch begins with the damaged batch, and one
-    that comes first is a CorruptRecordError.
+    that comes first is a CorruptBatchError.
     """
     is_first = True
     try:
@@ -80,6 +80,6 @@ def _sound_headers(records: Buffer) -> Iterator[BatchHeader]:
             verify_crc(records, header)
             yield header
             is_first = False
-    except CorruptRecordError:
+    except CorruptBatchError:
         if is_first:
             raise

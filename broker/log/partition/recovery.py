@@ -59,7 +59,7 @@ from kraftrio.broker.log.segment.names import (
     segment_name,
 )
 from kraftrio.broker.log.segment.segment import Segment
-from kraftrio.wire.errors import CorruptRecordError, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, KafkaError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import BatchHeader
 from kraftrio.wire.records.control import read_end_transaction_marker
@@ -327,7 +327,7 @@ class _Loader:
             return True
         try:
             end_offset = before[-1].load_end_offset()
-        except CorruptRecordError:
+        except CorruptBatchError:
             return True  # `recover` finds where it ends
         if end_offset < segment.base_offset:
             return self._may_have_gap(before[-1], segment)
@@ -444,10 +444,10 @@ class _Loader:
         return segments
 
     def _check_epoch(self, header: BatchHeader) -> None:
-        """Raise CorruptRecordError where the leader epoch falls: a truncation was lost (rule 4)."""
+        """Raise CorruptBatchError where the leader epoch falls: a truncation was lost (rule 4)."""
         epoch = header.partition_leader_epoch
         if 0 <= epoch < self._newest_epoch:
-            raise CorruptRecordError(
+            raise CorruptBatchError(
                 f"leader epoch {epoch} at offset {header.base_offset} follows {self._newest_epoch}"
             )
         self._newest_epoch = epoch

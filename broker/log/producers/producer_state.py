@@ -41,7 +41,7 @@ from kraftrio.broker.log.producers.verifications import (
     VerificationGuard,
     Verifications,
 )
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import (
     MAX_PRODUCER_EPOCH,
@@ -465,7 +465,7 @@ class ProducerStateManager:
         Every producer counts as active now: the file does not say when it last was.
 
         Raises:
-            CorruptRecordError: the file is damaged; nothing has changed then.
+            CorruptBatchError: the file is damaged; nothing has changed then.
         """
         entries = decode_snapshot(data)
         self.clear(map_end_offset)
@@ -485,18 +485,18 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
     """Read a `.snapshot` file.
 
     Raises:
-        CorruptRecordError: wrong size, version or checksum.
+        CorruptBatchError: wrong size, version or checksum.
     """
     if len(data) < _SNAPSHOT_HEADER.size:
-        raise CorruptRecordError("a producer snapshot is incomplete")
+        raise CorruptBatchError("a producer snapshot is incomplete")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
     if version != _SNAPSHOT_VERSION:
-        raise CorruptRecordError(f"unknown version {version} of a producer snapshot")
+        raise CorruptBatchError(f"unknown version {version} of a producer snapshot")
     view = memoryview(data)
     if crc != crc32c(view[_CRC_END:]):
-        raise CorruptRecordError("a producer snapshot has a wrong checksum")
+        raise CorruptBatchError("a producer snapshot has a wrong checksum")
     if len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
-        raise CorruptRecordError(f"a producer snapshot of {count} entries has {len(data)} bytes")
+        raise CorruptBatchError(f"a producer snapshot of {count} entries has {len(data)} bytes")
     entries: list[ProducerEntry] = []
     for (
         producer_id,

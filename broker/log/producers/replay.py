@@ -23,7 +23,7 @@ from kraftrio.broker.log.producers.snapshots import ProducerSnapshots
 from kraftrio.broker.log.segment.batch_scan import ScannedBatch
 from kraftrio.broker.log.segment.segment import Segment
 from kraftrio.broker.log.segment.txn_index import AbortedTxn
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import BatchHeader
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
 
@@ -111,11 +111,11 @@ def _good_batches(
                 yield batch
                 position = batch.position + batch.header.size_bytes
             return
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             _logger.error("damaged batch in %r: %s", segment, error)
         try:
             position += next(log_file.scan(position)).header.size_bytes
-        except CorruptRecordError:
+        except CorruptBatchError:
             return  # nothing says where the next one begins
 
 

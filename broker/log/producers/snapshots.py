@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from kraftrio.broker.log.files import FileSystem, write_atomically
 from kraftrio.broker.log.producers.producer_state import ProducerStateManager
 from kraftrio.broker.log.segment.names import SNAPSHOT_SUFFIX, base_offset_of, segment_name
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 
 _logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class ProducerSnapshots:
             try:
                 data = self._fs.read_file(snapshot_path(self.directory, offset))
                 state.load_snapshot(data, offset, now_ms)
-            except (CorruptRecordError, FileNotFoundError) as error:
+            except (CorruptBatchError, FileNotFoundError) as error:
                 _logger.warning(
                     "drop producer snapshot %s of %s: %s", offset, self.directory, error
                 )

@@ -19,7 +19,7 @@ from kraftrio.broker.log.segment.batch_search import (
 )
 from kraftrio.broker.log.segment.log_file import LogFile
 from kraftrio.broker.log.segment.segment_indexes import SegmentIndexes
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 
 _MAX_CURSORS = 8
 
@@ -38,7 +38,7 @@ class BatchLocator:
         """The first batch that ends at or after `offset`; None: none does.
 
         Raises:
-            CorruptRecordError: what lies before it is damaged.
+            CorruptBatchError: what lies before it is damaged.
         """
         log_file = self._log_file
         file, end = log_file.open(), log_file.size_bytes
@@ -46,7 +46,7 @@ class BatchLocator:
         if cursor is not None:
             try:
                 return find_batch(file, offset, cursor, end, is_start=True)
-            except CorruptRecordError:
+            except CorruptBatchError:
                 self._cursors.pop(offset, None)  # the header before was damaged, or a gap follows
         return find_batch(file, offset, self._indexes.position_before(offset), end)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kraftrio.broker.log.files import File
 from kraftrio.broker.log.log_config import INT_MAX
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     BatchHeader,
@@ -36,12 +36,12 @@ def stored_header(chunk: bytes, at: int) -> BatchHeader:
     """The header of a batch in a log, where a magic that we never write is damage.
 
     Raises:
-        CorruptRecordError: it cannot be one.
+        CorruptBatchError: it cannot be one.
     """
     try:
         return parse_header(chunk, at)
     except LegacyFormatError as error:
-        raise CorruptRecordError(str(error)) from error
+        raise CorruptBatchError(str(error)) from error
 
 
 class _BatchWindow:
@@ -65,7 +65,7 @@ class _BatchWindow:
         if self._check_crc:
             verify_crc(self.chunk, header)
         if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise CorruptRecordError(
+            raise CorruptBatchError(
                 f"offset {header.base_offset} at position {position} follows {next_offset - 1}"
             )
         return header
@@ -73,16 +73,16 @@ class _BatchWindow:
     def _read(self, position: int, size: int) -> None:
         file, room = self._file, self._end - position
         if max(size, BATCH_OVERHEAD) > room:
-            raise CorruptRecordError(f"the batch at position {position} is incomplete")
+            raise CorruptBatchError(f"the batch at position {position} is incomplete")
         self._start = position
         self.chunk = file.read_at(position, min(max(size, SCAN_CHUNK_BYTES), room))
         size = stored_size(self.chunk, 0)
         if size > room or not size:
-            raise CorruptRecordError(f"the batch at position {position} is incomplete")
+            raise CorruptBatchError(f"the batch at position {position} is incomplete")
         if size > len(self.chunk):
             self.chunk = file.read_at(position, size)
             if len(self.chunk) < size:
-                raise CorruptRecordError(f"the file ends in the batch at position {position}")
+                raise CorruptBatchError(f"the file ends in the batch at position {position}")
 
     def forget(self) -> None:
         self.chunk = b""
@@ -94,7 +94,7 @@ def scan_batches(
     """Yield every batch in the file from `position` to `end`.
 
     Raises:
-        CorruptRecordError: a batch is incomplete, out of order or (if checked) damaged, also when
+        CorruptBatchError: a batch is incomplete, out of order or (if checked) damaged, also when
             it is read a second time, since recovery truncates the log there. Every batch before it
             was yielded.
     """
@@ -103,11 +103,11 @@ def scan_batches(
     while position < end:
         try:
             header = window.batch_at(position, next_offset)
-        except CorruptRecordError:
+        except CorruptBatchError:
             window.forget()
             header = window.batch_at(position, next_offset)
         next_offset = header.next_offset
         if next_offset - 1 - base_offset > INT_MAX:
-            raise CorruptRecordError(f"offset {next_offset - 1} does not fit the segment")
+            raise CorruptBatchError(f"offset {next_offset - 1} does not fit the segment")
         yield ScannedBatch(header, window.chunk, position)
         position += header.size_bytes

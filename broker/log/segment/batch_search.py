@@ -5,7 +5,7 @@ bits than were written. A wrong length or offset must not make a reader skip rec
 these rules:
 1. If the offset is the first of a batch, the header is trusted: the reader of that batch checks it.
 2. If it is within a batch or between two of them, the checksum of the batch in question is checked.
-3. An impossible header is a `CorruptRecordError`, never the end of the segment.
+3. An impossible header is a `CorruptBatchError`, never the end of the segment.
 
 Pure but for reading the file; only `batch_locator` calls it.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kraftrio.broker.log.files import File
 from kraftrio.broker.log.segment.batch_scan import stored_header
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     HEADER_WALK,
@@ -64,7 +64,7 @@ def find_batch(
         is_start: the batch at `position` is the one that begins with `offset`, if all is well.
 
     Raises:
-        CorruptRecordError: what lies there cannot lead to the offset.
+        CorruptBatchError: what lies there cannot lead to the offset.
     """
     before: FoundBatch | None = None
     chunk, start = b"", position
@@ -76,13 +76,13 @@ def find_batch(
             chunk = file.read_at(position, min(chunk_bytes, end - position))
             chunk_bytes = _CHUNK_BYTES
             if len(chunk) < _WALK_BYTES:
-                raise CorruptRecordError(f"the batch at position {position} is incomplete")
+                raise CorruptBatchError(f"the batch at position {position} is incomplete")
         base_offset, length, last_offset_delta = HEADER_WALK.unpack_from(chunk, at)
         if is_start and base_offset != offset:
-            raise CorruptRecordError(f"offset {base_offset} at position {position}, not {offset}")
+            raise CorruptBatchError(f"offset {base_offset} at position {position}, not {offset}")
         size_bytes = LOG_OVERHEAD + length
         if length < _SMALLEST_LENGTH or size_bytes > end - position or last_offset_delta < 0:
-            raise CorruptRecordError(f"impossible batch header at position {position}")
+            raise CorruptBatchError(f"impossible batch header at position {position}")
         found = FoundBatch(position, base_offset, size_bytes)
         if base_offset + last_offset_delta >= offset:
             if base_offset < offset:

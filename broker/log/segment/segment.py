@@ -28,7 +28,7 @@ from kraftrio.broker.log.segment.names import (
 )
 from kraftrio.broker.log.segment.segment_indexes import SegmentIndexes
 from kraftrio.broker.log.segment.time_index import NO_TIMESTAMP
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.primitives import Buffer
 from kraftrio.wire.records.batch import BatchHeader
 
@@ -193,7 +193,7 @@ class Segment:
     def load_end_offset(self) -> int:
         """Find the offset after the last batch, by the last index entry and a short walk.
 
-        Raises CorruptRecordError when the tail is not whole batches.
+        Raises CorruptBatchError when the tail is not whole batches.
         """
         log_file = self.log_file
         position = self.indexes.last_known_position()
@@ -201,7 +201,7 @@ class Segment:
         try:
             for batch in log_file.scan(position):
                 end_offset = batch.header.next_offset
-        except CorruptRecordError:
+        except CorruptBatchError:
             if not position:
                 raise
             # The index may point into the middle of a batch: walk from the start before giving up.

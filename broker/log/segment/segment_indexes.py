@@ -30,7 +30,7 @@ from kraftrio.broker.log.segment.names import (
 from kraftrio.broker.log.segment.offset_index import OffsetIndex
 from kraftrio.broker.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from kraftrio.broker.log.segment.txn_index_file import TxnIndexFile
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import (
     BASE_OFFSET_BYTES,
     BATCH_OVERHEAD,
@@ -306,7 +306,7 @@ class SegmentIndexes:
                 if header.max_timestamp > self._max_timestamp and header.record_count:
                     self._max_timestamp = header.max_timestamp
                     self._max_timestamp_offset = header.last_offset
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             # The truncation itself is done; only the largest timestamp may be too small.
             _logger.warning("damage in %s: %s", log_file.path, error)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.primitives import Buffer
 
 ENTRY_BYTES = 34
@@ -55,17 +55,17 @@ def decode_index(data: Buffer) -> list[AbortedTxn]:
     """Read a whole index.
 
     Raises:
-        CorruptRecordError: an entry is incomplete, or its version unknown: the index must be
+        CorruptBatchError: an entry is incomplete, or its version unknown: the index must be
             rebuilt from the log.
     """
     if len(data) % ENTRY_BYTES:
-        raise CorruptRecordError(
+        raise CorruptBatchError(
             f"{len(data)} bytes are no whole number of transaction index entries"
         )
     entries: list[AbortedTxn] = []
     for version, *fields in _ENTRY.iter_unpack(data):
         if version != _VERSION:
-            raise CorruptRecordError(f"unknown version {version} of a transaction index entry")
+            raise CorruptBatchError(f"unknown version {version} of a transaction index entry")
         entries.append(AbortedTxn(*fields))
     return entries
 
@@ -74,17 +74,17 @@ def check_index(entries: Iterable[AbortedTxn], base_offset: int) -> None:
     """Check that the entries can belong to a segment that starts at ``base_offset``.
 
     Raises:
-        CorruptRecordError: they cannot.
+        CorruptBatchError: they cannot.
     """
     previous = -1
     for entry in entries:
         if entry.last_offset < base_offset or entry.last_offset <= previous:
-            raise CorruptRecordError(
+            raise CorruptBatchError(
                 f"aborted transaction with last offset {entry.last_offset} after {previous} "
                 f"in a segment from {base_offset} on"
             )
         if not 0 <= entry.first_offset <= entry.last_offset:
-            raise CorruptRecordError(f"impossible aborted transaction {entry}")
+            raise CorruptBatchError(f"impossible aborted transaction {entry}")
         previous = entry.last_offset
 
 

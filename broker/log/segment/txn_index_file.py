@@ -17,7 +17,7 @@ from kraftrio.broker.log.segment.txn_index import (
     encode_index,
     entries_before,
 )
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 
 
 class TxnIndexFile(IndexFile):
@@ -54,7 +54,7 @@ class TxnIndexFile(IndexFile):
         try:
             entries = decode_index(data)
             check_index(entries, self._base_offset)
-        except CorruptRecordError as error:
+        except CorruptBatchError as error:
             raise CorruptIndexError(f"{self.path}: {error}") from None
         self._entries = entries
 

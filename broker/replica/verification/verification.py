@@ -37,7 +37,7 @@ from kraftrio.broker.replica.verification.client_support import (
 from kraftrio.broker.replica.verification.coordinator_asker import CoordinatorAsker
 from kraftrio.broker.replica.verification.end_waits import EndWait, EndWaits
 from kraftrio.broker.replica.verification.questions import Question, Unverified
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.messages.data import ProduceRequest
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import is_transactional, parse_header, stored_producer
@@ -148,7 +148,7 @@ class TransactionVerification:
                     continue
                 try:
                     header = parse_header(records)
-                except CorruptRecordError:
+                except CorruptBatchError:
                     continue
                 if header.producer_id >= 0:
                     yield _FirstBatch(

@@ -76,7 +76,9 @@ class SaslAdmission:
     async def admit(self, sock: Socket, client: ClientInfo) -> Socket:
         """Serve the login (see `Admission.admit`)."""
         authenticator = Authenticator(self._sasl, self._clock.wall_ms, self._clock.monotonic_ms)
-        channel = _Channel(self._network, sock, self._sasl.max_receive_bytes, self._large_messages)
+        channel = _MessageChannel(
+            self._network, sock, self._sasl.max_receive_bytes, self._large_messages
+        )
         refusal = f"it did not log in within {LOGIN_TIMEOUT_S:g} s"
         try:
             with trio.move_on_after(LOGIN_TIMEOUT_S):
@@ -95,7 +97,7 @@ class SaslAdmission:
         raise AdmissionRefused(refusal, authenticator.mechanism)
 
     async def _log_in(
-        self, channel: _Channel, authenticator: Authenticator, client: ClientInfo
+        self, channel: _MessageChannel, authenticator: Authenticator, client: ClientInfo
     ) -> None:
         try:
             version = await self._shake_hands(channel, authenticator, client)
@@ -110,7 +112,7 @@ class SaslAdmission:
             await channel.flush()
 
     async def _shake_hands(
-        self, channel: _Channel, authenticator: Authenticator, client: ClientInfo
+        self, channel: _MessageChannel, authenticator: Authenticator, client: ClientInfo
     ) -> int:
         """Serve requests up to SaslHandshake; return the version of this."""
         version: int | None = None
@@ -140,7 +142,7 @@ class SaslAdmission:
         pieces = answer()
         return b"".join(piece for piece in pieces if not isinstance(piece, StoredBytes))
 
-    async def _answer_refused(self, channel: _Channel, answer: Any) -> None:
+    async def _answer_refused(self, channel: _MessageChannel, answer: Any) -> None:
         """Let a refused client wait, then answer it; bare tokens have no form for that."""
         await trio.sleep(self._sasl.failure_delay_ms / 1000)
         if isinstance(answer, bytes):
@@ -149,7 +151,7 @@ class SaslAdmission:
                 await channel.flush()
 
 
-class _Channel:
+class _MessageChannel:
     """A socket by messages with their length before them, with nothing read ahead."""
 
     def __init__(

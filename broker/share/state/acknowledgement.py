@@ -18,7 +18,7 @@ from kraftrio.broker.share.state.records import InFlight, RecordState, Run
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 
-class AcknowledgeType(IntEnum):
+class AcknowledgeCode(IntEnum):
     """By its number in Kafka's messages."""
 
     GAP = 0
@@ -29,10 +29,10 @@ class AcknowledgeType(IntEnum):
 
 
 STATE_BY_TYPE: Final = {
-    AcknowledgeType.GAP: RecordState.ARCHIVED,
-    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
-    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
-    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+    AcknowledgeCode.GAP: RecordState.ARCHIVED,
+    AcknowledgeCode.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeCode.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeCode.REJECT: RecordState.ARCHIVED,
 }
 
 
@@ -48,7 +48,7 @@ _BUSY: Final = (
     "The record state is invalid. The acknowledgement of delivery could not be completed."
 )
 
-Segment: TypeAlias = tuple[int, int, AcknowledgeType]
+Segment: TypeAlias = tuple[int, int, AcknowledgeCode]
 """First and last offset, and what is to become of them."""
 
 
@@ -56,12 +56,12 @@ def segments_of(batch: AcknowledgedBatch) -> Iterator[Segment]:
     """Cut a batch where its types change."""
     first, types = batch.first_offset, batch.types
     if len(types) == 1:
-        yield first, batch.last_offset, AcknowledgeType(types[0])
+        yield first, batch.last_offset, AcknowledgeCode(types[0])
         return
     start = 0
     for at in range(1, len(types) + 1):
         if at == len(types) or types[at] != types[start]:
-            yield first + start, first + at - 1, AcknowledgeType(types[start])
+            yield first + start, first + at - 1, AcknowledgeCode(types[start])
             start = at
 
 
@@ -97,7 +97,7 @@ def check_acknowledgement(
         for start, end, kind in segments_of(batch):
             if end < start_offset:
                 continue
-            if kind is AcknowledgeType.RENEW and not may_renew:
+            if kind is AcknowledgeCode.RENEW and not may_renew:
                 raise _refused("Renewing acquisition locks is not enabled for the group.")
             segments.append((max(start, start_offset), end, kind))
     return segments

@@ -29,8 +29,8 @@ from typing import Final, NamedTuple
 
 from kraftrio.broker.share.state.acknowledgement import (
     STATE_BY_TYPE,
+    AcknowledgeCode,
     AcknowledgedBatch,
-    AcknowledgeType,
     check_acknowledgement,
 )
 from kraftrio.broker.share.state.acquisition import Acquisition, Demand, FetchedBatches
@@ -312,7 +312,7 @@ class SharePartition:
 
     def check(
         self, member_id: str, batches: Sequence[AcknowledgedBatch]
-    ) -> list[tuple[int, int, AcknowledgeType]]:
+    ) -> list[tuple[int, int, AcknowledgeCode]]:
         """What an acknowledgement would mean, in the order of offsets (raises the same)."""
         return check_acknowledgement(
             self.in_flight,
@@ -335,7 +335,7 @@ class SharePartition:
         is_changed = False
         for first, last, kind in segments:
             runs = self.in_flight.isolate(first, last)
-            if kind is AcknowledgeType.RENEW:
+            if kind is AcknowledgeCode.RENEW:
                 until_ms = now_ms + limits.lock_duration_ms
                 for run in runs:
                     run.locked_until_ms = until_ms

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from kraftrio.testing.traffic.traffic import ClientConnection, Traffic
+from kraftrio.testing.traffic.traffic import Traffic, WatchedConnection
 from kraftrio.wire.codec.message import decode
 from kraftrio.wire.protocol.api import APIS, ApiKey, decode_request, response_header_version
 from kraftrio.wire.protocol.framing import RequestStart, parse_request_start
@@ -46,7 +46,7 @@ class Exchange:
     def __init__(
         self,
         number: int,
-        connection: ClientConnection,
+        connection: WatchedConnection,
         correlation_id: int,
         sent_s: float,
         frame: bytes,
@@ -143,7 +143,7 @@ class Exchanges:
         """Whether everything that was ever asked of these nodes is kept."""
         return not self.has_past and self._count == len(self._kept)
 
-    def _on_sent(self, connection: ClientConnection, frame: bytes) -> None:
+    def _on_sent(self, connection: WatchedConnection, frame: bytes) -> None:
         key, version, correlation_id = _START.unpack_from(frame)
         if key in _LEFT_OUT or not _is_served(key, version):
             return
@@ -158,18 +158,18 @@ class Exchanges:
             if self._open.get(oldest.key) is oldest:
                 del self._open[oldest.key]
 
-    def _on_reached(self, connection: ClientConnection, frame: bytes) -> None:
+    def _on_reached(self, connection: WatchedConnection, frame: bytes) -> None:
         found = self._open.get((connection.number, _START.unpack_from(frame)[2]))
         if found is not None and found.reached_s is None:
             found.reached_s = self._traffic.now_s()
 
-    def _on_answered(self, connection: ClientConnection, frame: bytes) -> None:
+    def _on_answered(self, connection: WatchedConnection, frame: bytes) -> None:
         found = self._open.get((connection.number, _ID.unpack_from(frame)[0]))
         if found is not None and found.answered_s is None:
             found.answered_s, found.answer_frame = self._traffic.now_s(), frame
             self._kept_bytes += len(frame)
 
-    def _on_arrived(self, connection: ClientConnection, frame: bytes) -> None:
+    def _on_arrived(self, connection: WatchedConnection, frame: bytes) -> None:
         found = self._open.pop((connection.number, _ID.unpack_from(frame)[0]), None)
         if found is not None:
             found.arrived_s = self._traffic.now_s()

@@ -28,9 +28,9 @@ from kraftrio.testing.arguments import seconds as check_seconds
 from kraftrio.testing.traffic.traffic import (
     PROGRAM,
     TEST_MACHINE,
-    ClientConnection,
     OnFrame,
     Traffic,
+    WatchedConnection,
 )
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.protocol.api import APIS, BROKER, ApiKey
@@ -160,7 +160,7 @@ class RequestFaults:
 
     # -- on the way -----------------------------------------------------------------------------
 
-    def _on_sent(self, connection: ClientConnection, frame: bytes) -> None:
+    def _on_sent(self, connection: WatchedConnection, frame: bytes) -> None:
         if not self._awaited or connection.machine == TEST_MACHINE:
             return
         awaited = self._take(_API_KEY.unpack_from(frame)[0], connection.machine, is_refusal=False)

@@ -78,7 +78,7 @@ _CHECKPOINTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundDirectories:
     """What was found in all directories.
 
     Attributes:
@@ -125,7 +125,7 @@ def disks_of(directories: Sequence[Path], node_count: int) -> tuple[dict[int, Di
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _read(directories: Sequence[Path]) -> _Found:
+def _read(directories: Sequence[Path]) -> _FoundDirectories:
     cluster_ids: dict[str, Path] = {}
     metadata: KafkaMetadata | None = None
     partitions: dict[TopicPartition, dict[str, FileImage]] = {}
@@ -154,7 +154,7 @@ def _read(directories: Sequence[Path]) -> _Found:
             " it, too"
         )
     (cluster_id,) = cluster_ids
-    return _Found(cluster_id, metadata, partitions, checkpoints)
+    return _FoundDirectories(cluster_id, metadata, partitions, checkpoints)
 
 
 def _checkpoint(path: Path) -> dict[TopicPartition, int]:
@@ -199,7 +199,7 @@ def _partitions(directory: Path) -> Iterator[tuple[TopicPartition, dict[str, Fil
             )
 
 
-def _check_whole(found: _Found, directories: Sequence[Path]) -> None:
+def _check_whole(found: _FoundDirectories, directories: Sequence[Path]) -> None:
     """Leave out what the metadata does not know, and miss nothing that it does."""
     metadata = found.metadata
     for topic, topic_id in metadata.topic_ids.items():
@@ -232,7 +232,7 @@ def _is_of(files: Mapping[str, FileImage], topic_id: bytes) -> bool:
 
 
 def _records(
-    found: _Found, placed: Mapping[TopicPartition, tuple[int, ...]]
+    found: _FoundDirectories, placed: Mapping[TopicPartition, tuple[int, ...]]
 ) -> Iterator[MetadataRecord]:
     metadata = found.metadata
     yield from bootstrap_records(ControllerConfig(found.cluster_id, 1), found.cluster_id)
@@ -266,12 +266,12 @@ def _newest_epoch(partition: TopicPartition, files: Mapping[str, FileImage]) -> 
     return max((entry.epoch for entry in entries), default=-1)
 
 
-def _directory_id(found: _Found, node_id: int) -> bytes:
+def _directory_id(found: _FoundDirectories, node_id: int) -> bytes:
     return hashlib.sha256(f"{found.cluster_id} {node_id}".encode()).digest()[:16]
 
 
 def _disk(
-    found: _Found,
+    found: _FoundDirectories,
     placed: Mapping[TopicPartition, tuple[int, ...]],
     records: Sequence[MetadataRecord],
     node_id: int,

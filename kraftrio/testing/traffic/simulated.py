@@ -13,13 +13,13 @@ from kraftrio.broker.server.context import RequestContext
 from kraftrio.testing.simulation.cluster import BROKER_PORT, SimCluster
 from kraftrio.testing.simulation.network import HostNetwork, SimSocket
 from kraftrio.testing.traffic.frames import FRAME_SIZE, FrameCutter
-from kraftrio.testing.traffic.traffic import TEST_MACHINE, ClientConnection, Traffic
+from kraftrio.testing.traffic.traffic import TEST_MACHINE, Traffic, WatchedConnection
 
 _DUPLICATE_DEADLINE_S = 30.0
 
 
-class SimulatedConnection(ClientConnection):
-    """See `ClientConnection`; with the four ends that frames come by."""
+class SimulatedConnection(WatchedConnection):
+    """See `WatchedConnection`; with the four ends that frames come by."""
 
     def __init__(self, sock: SimSocket, cluster: SimCluster) -> None:
         self.number = sock.connection_id

@@ -31,9 +31,9 @@ from kraftrio.testing.traffic.traffic import (
     PROGRAM,
     TEST_CLIENT_ID,
     TEST_MACHINE,
-    ClientConnection,
     OnFrame,
     Traffic,
+    WatchedConnection,
 )
 from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.primitives import Buffer
@@ -61,7 +61,7 @@ class _Way:
         self.scope = trio.CancelScope()
 
 
-class TappedSocket(ClientConnection):
+class TappedSocket(WatchedConnection):
     """A connection that a node has accepted; looks like a non-blocking `socket.socket`."""
 
     def __init__(self, traffic: SocketTraffic, sock: socket.socket, node: str, port: int) -> None:
@@ -288,7 +288,7 @@ class SocketTraffic(Traffic):
     def note(self, kind: str, text: str) -> None:
         self._note("world", kind, text)
 
-    def notify(self, listeners: list[OnFrame], connection: ClientConnection, frame: bytes) -> None:
+    def notify(self, listeners: list[OnFrame], connection: WatchedConnection, frame: bytes) -> None:
         self.machines[connection.machine] = None
         super().notify(listeners, connection, frame)
 

@@ -1,7 +1,7 @@
 """The frames between the clients of a test and its nodes, for observers and for faults.
 
-Owns: `ClientConnection`, one connection of a client with a node, and `Traffic`, whose listeners are
-called with every frame on it. Rules:
+Owns: `WatchedConnection`, one connection of a client with a node, and `Traffic`, whose listeners
+are called with every frame on it. Rules:
 1. Requests between nodes are left out.
 2. Watchers see a frame before it goes on, so that they may still keep it from going on.
 3. What the test itself asks for comes from the machine `TEST_MACHINE`.
@@ -22,7 +22,7 @@ TEST_MACHINE: Final = "test"
 TEST_CLIENT_ID: Final = "kraftrio-testing"
 
 
-class ClientConnection(ABC):
+class WatchedConnection(ABC):
     """One connection of a client with a node.
 
     Attributes:
@@ -49,7 +49,7 @@ class ClientConnection(ABC):
         """Send a request once more, by a connection of its own; its answer is dropped."""
 
 
-OnFrame = Callable[[ClientConnection, bytes], object]
+OnFrame = Callable[[WatchedConnection, bytes], object]
 
 
 class Traffic(ABC):
@@ -66,7 +66,7 @@ class Traffic(ABC):
         self.on_answered: list[OnFrame] = []
         self.on_arrived: list[OnFrame] = []
 
-    def notify(self, listeners: list[OnFrame], connection: ClientConnection, frame: bytes) -> None:
+    def notify(self, listeners: list[OnFrame], connection: WatchedConnection, frame: bytes) -> None:
         """Call listeners with a frame."""
         for listener in listeners:
             listener(connection, frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftrio.wire.errors import (
-    CorruptRecordError,
+    CorruptBatchError,
     ErrorCode,
     KafkaError,
     LocalProtocolError,
@@ -83,7 +83,7 @@ def test_peer_may_send_codes_that_only_a_newer_kafka_knows() -> None:
 
 def test_corrupt_record_is_a_kafka_error() -> None:
     """A corrupt record reaches a response as CORRUPT_MESSAGE."""
-    error = CorruptRecordError("bad crc")
+    error = CorruptBatchError("bad crc")
     assert isinstance(error, KafkaError)
     assert error.code is ErrorCode.CORRUPT_MESSAGE
 

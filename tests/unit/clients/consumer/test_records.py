@@ -15,7 +15,7 @@ from kraftrio.clients.consumer.records import (
     SplitRecords,
     split_records,
 )
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.messages.data import AbortedTransaction
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
@@ -155,7 +155,7 @@ def test_a_batch_that_is_cut_comes_again() -> None:
 
 def test_nothing_but_a_cut_batch_is_a_fault() -> None:
     """Brokers send the first batch whole, however large."""
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         split(batch(0)[:-1])
     assert split(b"").next_offset == 0
 
@@ -259,7 +259,7 @@ def test_damage_is_noticed() -> None:
     data = bytearray(batch(0))
     only(bytes(data)).verify()
     data[-1] ^= 1
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         only(bytes(data)).verify()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kraftrio.clients.share.acknowledgements import AcknowledgeType, TopicIdPartition
 from kraftrio.clients.share.records import Acquired, ShareBatch, ShareRecord, read_acquired
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.messages.share_fetch import AcquiredRecords
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import BATCH_OVERHEAD
@@ -51,7 +51,7 @@ def test_a_batch_that_cannot_be_read_is_rejected() -> None:
     found = read(data, (0, 5, 1))
     assert seen(found) == [(0, 1), (1, 1), (5, 1)]
     assert found.rejected == [2, 3, 4] and found.gaps == []
-    assert isinstance(found.failure, CorruptRecordError)
+    assert isinstance(found.failure, CorruptBatchError)
 
 
 def test_bytes_that_are_no_batches_end_the_answer() -> None:

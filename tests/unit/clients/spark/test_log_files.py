@@ -19,7 +19,7 @@ from kraftrio.clients.spark.log_files import (
     iter_segment_headers,
     scan_transactions,
 )
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import Record, build_batch
 from kraftrio.wire.records.control import EndTransactionMarker, build_end_transaction_batch
@@ -170,7 +170,7 @@ def test_torn_tail(tmp_path: Path, cut: int) -> None:
     segment = write(tmp_path, name(0), whole, torn)
     assert offsets(segment) == [0]
     if torn:
-        with pytest.raises(CorruptRecordError, match="is damaged from byte"):
+        with pytest.raises(CorruptBatchError, match="is damaged from byte"):
             offsets(SegmentFile(segment.path, 0, 4))
 
 
@@ -186,7 +186,7 @@ def test_old_formats(tmp_path: Path) -> None:
     old = bytearray(batch(2))
     old[16] = 1
     segment = write(tmp_path, name(0), batch(0, 2), bytes(old))
-    with pytest.raises(CorruptRecordError, match="message formats before 2"):
+    with pytest.raises(CorruptBatchError, match="message formats before 2"):
         offsets(segment)
 
 
@@ -197,7 +197,7 @@ def test_damage(tmp_path: Path) -> None:
     segment = write(tmp_path, name(0), batch(0, 2), bytes(bad), batch(3))
     assert offsets(segment) == [0]
     inner = SegmentFile(segment.path, 0, 4)
-    with pytest.raises(CorruptRecordError, match="failOnDataLoss=false"):
+    with pytest.raises(CorruptBatchError, match="failOnDataLoss=false"):
         offsets(inner)
     tolerated = iter_segment_batches(inner, 0, 4, check_crcs=True, tolerate_damage=True)
     assert [header.base_offset for _, header in tolerated] == [0]

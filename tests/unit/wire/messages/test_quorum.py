@@ -18,8 +18,8 @@ from kraftrio.wire.messages.quorum import (
     FetchSnapshotResponse,
     LeaderChangeMessage,
     LeaderChangeVoter,
-    NodeEndpoint,
     PartitionSnapshotResponse,
+    QuorumNodeEndpoint,
     TopicSnapshotResponse,
     VoteResponse,
 )
@@ -27,7 +27,7 @@ from kraftrio.wire.messages.quorum import (
 
 def test_ports_are_unsigned() -> None:
     """Ports above 32767 are usual."""
-    response = VoteResponse(node_endpoints=[NodeEndpoint(node_id=1, host="h", port=65535)])
+    response = VoteResponse(node_endpoints=[QuorumNodeEndpoint(node_id=1, host="h", port=65535)])
     assert decode(VoteResponse, 1, encode(response, 1))[0].node_endpoints[0].port == 65535
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from kraftrio.wire.records.batch import (
     BATCH_OVERHEAD,
     MAX_SEQUENCE,
@@ -329,12 +329,12 @@ def test_partial_last_batch() -> None:
     for cut in (1, 11, 60, 61, len(batch) - 1):
         buf = batch * 2 + batch[:cut]
         assert len(list(iter_headers(buf, allow_partial=True))) == 2
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             list(iter_headers(buf))
     header = parse_header(batch[:61])
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         verify_crc(batch[:-1], header)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         iter_records(batch[:-1], header)
 
 

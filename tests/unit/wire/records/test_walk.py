@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.primitives import encode_varint
 from kraftrio.wire.records.batch import (
     Compression,
@@ -64,7 +64,7 @@ def test_magic() -> None:
     with pytest.raises(LegacyFormatError):
         parse_header(batch)
     for size in range(17):
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             parse_header(batch[:size])
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from kraftrio.broker.coordinator.transactions.producer_epochs import (
     LAST_CLIENT_EPOCH,
-    ProducerIdAndEpoch,
     ProducerIdentity,
 )
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.primitives import ProducerIdAndEpoch
 from kraftrio.wire.records.batch import MAX_PRODUCER_EPOCH
 
 FENCED = ErrorCode.PRODUCER_FENCED

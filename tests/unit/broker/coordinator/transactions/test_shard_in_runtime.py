@@ -17,13 +17,12 @@ from kraftrio.base.deferred import Deferred
 from kraftrio.broker.coordinator.runtime import CoordinatorRuntime
 from kraftrio.broker.coordinator.settings import CoordinatorSettings
 from kraftrio.broker.coordinator.transactions.ports import TransactionEnd
-from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.shard import TransactionShard
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest
 from kraftrio.wire.messages.transactions import EndTxnRequest
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 from kraftrio.wire.records.compression import Compression
 from kraftrio.wire.topic_names import TRANSACTION_STATE
 from tests.unit.broker.coordinator.broker_stand_in import FakeReplicas, ManualTimers

@@ -28,7 +28,6 @@ from kraftrio.broker.coordinator.transactions.ports import (
     NEEDS_PRODUCER_ID,
     TransactionEnd,
 )
-from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.shard import TransactionShard
 from kraftrio.wire.codec.message import decode
 from kraftrio.wire.errors import ErrorCode
@@ -38,7 +37,7 @@ from kraftrio.wire.messages.transactions import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 from tests.unit.broker.coordinator.transactions.transaction_context import (
     START_WALL_MS,
     TIMEOUT_MS,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.requests import (
     check_init_producer_id,
     version_of_adding_client,
@@ -26,7 +25,7 @@ from kraftrio.wire.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     EndTxnRequest,
 )
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 from tests.support.golden import check
 from tests.unit.broker.coordinator.transactions.transaction_context import TransactionContext
 from tests.unit.broker.coordinator.transactions.transaction_script import TransactionScript

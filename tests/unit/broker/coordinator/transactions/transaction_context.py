@@ -13,7 +13,6 @@ from typing import Any
 
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
 from kraftrio.broker.coordinator.transactions.ports import TransactionEnd
-from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdAndEpoch
 from kraftrio.broker.coordinator.transactions.records import (
     read_transaction,
     read_transaction_key,
@@ -28,7 +27,7 @@ from kraftrio.broker.coordinator.transactions.state import TransactionMetadata
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kraftrio.wire.messages.transactions import EndTxnRequest, EndTxnResponse
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 
 START_WALL_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000

@@ -14,7 +14,7 @@ from kraftrio.broker.log.partition.timestamp_search import (
     offset_of_max_timestamp,
 )
 from kraftrio.broker.log.segment.names import LOG_SUFFIX
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import BatchHeader, Compression, Record, build_batch, verify_crc
 from tests.support.cleaning import clean, finish, start_run
 from tests.support.logs import DIRECTORY, NOW_MS, LogContext, batch, load_tree, records_of
@@ -652,7 +652,7 @@ def test_damaged_batch_ends_a_run() -> None:
     data = bytearray(context.fs.read_file(path))
     data[-1] ^= 1
     context.fs.open(path).write_at(bytes(data), 0)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         finish(start_run(context), context)
     assert leftovers(context) == []
     assert len(context.log.segments) == 10

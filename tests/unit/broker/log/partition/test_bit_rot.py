@@ -9,7 +9,7 @@ import pytest
 
 from kraftrio.broker.log.partition.timestamp_search import offset_for_timestamp
 from kraftrio.broker.log.segment.names import INDEX_SUFFIX, LOG_SUFFIX, segment_name
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode
 from kraftrio.wire.records.batch import BatchHeader, iter_headers
 from tests.support.logs import DIRECTORY, NOW_MS, LogContext, batch, records_of
 from tests.support.memory_files import ReadFault
@@ -66,7 +66,7 @@ def test_a_wrong_length_is_no_end_of_the_segment(mask: int) -> None:
     context.log.roll(NOW_MS)
     context.append(b"next")
     flip_on_disk(context, headers_of(context)[1].position + _LENGTH, mask)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         read(context, 7)
 
 
@@ -78,7 +78,7 @@ def test_a_length_that_meets_a_later_batch_is_noticed() -> None:
     length = struct.pack(">i", first.size_bytes + second.size_bytes - 12)
     file = context.fs.open(context.path(segment_name(0) + LOG_SUFFIX))
     file.write_at(length, first.position + _LENGTH)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         read(context, 3)
 
 
@@ -87,7 +87,7 @@ def test_damage_of_the_magic_is_damage_and_no_old_format() -> None:
     context = three_batches()
     flip_on_disk(context, headers_of(context)[1].position + _MAGIC, 2)
     for ask in (lambda: read(context, 4), lambda: list(context.log.batches(3))):
-        with pytest.raises(CorruptRecordError) as caught:
+        with pytest.raises(CorruptBatchError) as caught:
             ask()
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
@@ -96,7 +96,7 @@ def test_an_offset_within_a_damaged_batch_is_not_passed_over() -> None:
     """A batch that seems to end earlier does not send a reader on to the next one."""
     context = three_batches()
     flip_on_disk(context, headers_of(context)[1].position + _DELTA + 3, 2)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         read(context, 5)
     assert read(context, 6) == [6, 7, 8]
 
@@ -191,7 +191,7 @@ def test_a_follower_takes_what_is_before_the_damage() -> None:
     good, bad = batch(b"a", base_offset=0), batch(b"b", base_offset=1)
     bad[-1] ^= 1
     assert context.log.append_as_follower(good + bad, NOW_MS).last_offset == 0
-    with pytest.raises(CorruptRecordError) as caught:
+    with pytest.raises(CorruptBatchError) as caught:
         context.log.append_as_follower(bytes(bad), NOW_MS)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert context.values() == [b"a"]
@@ -243,7 +243,7 @@ def test_a_time_is_not_looked_up_in_damaged_records() -> None:
     context.append(b"a", timestamps=[NOW_MS])
     context.append(b"b", timestamps=[NOW_MS + 5])
     flip_on_disk(context, headers_of(context)[0].position + _BATCH + 1, 0x20)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         offset_for_timestamp(context.log, NOW_MS - 1)
 
 
@@ -254,7 +254,7 @@ def test_truncation_stays_whole_when_damage_is_in_its_way() -> None:
     context.append(b"next")
     middle = headers_of(context)[1].position + _LENGTH
     flip_on_disk(context, middle, 0x40)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         context.log.truncate_to(7)
     assert context.log.log_end_offset == context.log.active_segment.end_offset == 9
     flip_on_disk(context, middle, 0x40)

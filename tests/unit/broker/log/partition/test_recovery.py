@@ -11,7 +11,7 @@ from kraftrio.broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_M
 from kraftrio.broker.log.partition.log_parts import CheckpointedOffsets, LogResources
 from kraftrio.broker.log.partition.recovery import InconsistentTopicIdError, open_log
 from kraftrio.broker.log.partition.timestamp_search import offset_for_timestamp
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 from tests.support.logs import DIRECTORY, NOW_MS, TOPIC_ID, TOPIC_PARTITION, LogContext, batch
 
 FIRST = f"{0:020d}"
@@ -449,7 +449,7 @@ def test_bad_batch_of_a_scan_is_an_error() -> None:
     size = len(batch(b"a"))
     data = context.read_file(FIRST + ".log")
     context.overwrite(FIRST + ".log", data[: size + 8] + bytes(4) + data[size + 12 :])
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(CorruptBatchError):
         list(context.log.batches(0))
 
 

@@ -15,7 +15,7 @@ from kraftrio.broker.log.producers.producer_state import (
     decode_snapshot,
 )
 from kraftrio.broker.log.segment.txn_index import AbortedTxn, decode_index
-from kraftrio.wire.errors import CorruptRecordError, ErrorCode, KafkaError
+from kraftrio.wire.errors import CorruptBatchError, ErrorCode, KafkaError
 from kraftrio.wire.records.batch import MAX_PRODUCER_EPOCH, MAX_SEQUENCE, BatchHeader, iter_headers
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
 from tests.unit.broker.log.producers.producer_context import DAY_MS, T0, Partition, header_of
@@ -417,7 +417,7 @@ def test_transactions_of_a_snapshot_are_ordered_by_offset() -> None:
 
 
 def test_damaged_snapshots_are_refused() -> None:
-    """Any flipped bit, cut or wrong count is CorruptRecordError and leaves the state alone."""
+    """Any flipped bit, cut or wrong count is CorruptBatchError and leaves the state alone."""
     partition = Partition()
     partition.send(0)
     partition.send(0, pid=2, txn=True)
@@ -428,7 +428,7 @@ def test_damaged_snapshots_are_refused() -> None:
         flipped[position] ^= 0x10
         damaged.append(bytes(flipped))
     for data in damaged:
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             partition.state.load_snapshot(data, 0, T0)
     assert partition.state.snapshot_bytes() == good
     partition.state.clear(12)

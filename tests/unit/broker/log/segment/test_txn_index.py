@@ -17,7 +17,7 @@ from kraftrio.broker.log.segment.txn_index import (
     entries_before,
     search,
 )
-from kraftrio.wire.errors import CorruptRecordError
+from kraftrio.wire.errors import CorruptBatchError
 
 RECORDED = (
     Path(__file__).resolve().parents[4] / "data" / "log-dirs" / "txn-0" / f"{0:020d}.txnindex"
@@ -83,7 +83,7 @@ def test_damage_is_found() -> None:
     """Cut entries, unknown versions and impossible offsets ask for a rebuild."""
     data = encode_index(ENTRIES)
     for bad in (data[:-1], b"\x00\x01" + data[2:]):
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             decode_index(bad)
     check_index(ENTRIES, 10)
     for entries, base_offset in [
@@ -92,5 +92,5 @@ def test_damage_is_found() -> None:
         ([AbortedTxn(1, 9, 8, 9)], 0),
         ([AbortedTxn(1, -1, 8, 9)], 0),
     ]:
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptBatchError):
             check_index(entries, base_offset)
