@@ -7,21 +7,16 @@ so on; a source connector reads a file, each of whose lines must come once.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from tests.conformance.apache_kafka import apache_kafka
 from tests.conformance.broker_process import free_port_pair
 from tests.conformance.cases.calls import append, create_topic
 from tests.conformance.cases.raw_client import RawClient
@@ -31,43 +26,11 @@ from tests.conformance.cases.transactional import (
     wait_for_transactions,
 )
 from tests.conformance.clients import scenarios
-from tests.conformance.clients.install import HERE, streams_jars
-from tests.conformance.java_programs import compiled
+from tests.conformance.clients.streams_programs import WORD_COUNT, running, wait_for
 
 pytestmark = scenarios.MARKS
 
-WORD_COUNT = HERE / "java" / "WordCount.java"
-START_DEADLINE_S = 60.0
-
 Names = Callable[[], str]
-
-
-@contextmanager
-def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run Java on the jars of Streams and Connect until the test kills it or ends."""
-    module = apache_kafka()
-    settings = f"-Dlog4j2.configurationFile={HERE / 'java' / 'log4j2.properties'}"
-    jars = streams_jars()
-    class_path = os.pathsep.join((jars, compiled(WORD_COUNT, jars)))
-    command = [module.java_executable(), *module.TOOL_FLAGS, settings, "-cp", class_path]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [*command, *arguments], stdin=subprocess.PIPE, stdout=output, stderr=output
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def wait_for(process: subprocess.Popen[bytes], log: Path, done: Callable[[], bool]) -> None:
-    """Wait until the process has done something."""
-    deadline = time.monotonic() + START_DEADLINE_S
-    while not done():
-        assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.05)
 
 
 @pytest.fixture

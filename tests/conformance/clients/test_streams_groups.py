@@ -23,12 +23,8 @@ from tests.conformance.cases.calls import append, create_topic
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.transactional import wait_for_transactions
 from tests.conformance.clients import scenarios
-from tests.conformance.clients.test_streams_and_connect import (
-    WORD_COUNT,
-    Counts,
-    running,
-    wait_for,
-)
+from tests.conformance.clients.streams_programs import WORD_COUNT, running, wait_for
+from tests.conformance.clients.test_streams_and_connect import Counts
 from tests.conformance.cluster_process import Cluster
 
 pytestmark = scenarios.MARKS
