@@ -335,6 +335,9 @@ class Churn:
         if what == "faults":
             if self._plan.fault is None:
                 return
+            if self._plan.is_static and self._plan.does_broker_assign:
+                # One whose join was not answered cannot join again: it holds its own instance id.
+                self._wait_settled()
             self._plan.fault()
         elif what == "paused":
             self._pause(victim)

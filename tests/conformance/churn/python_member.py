@@ -131,7 +131,13 @@ def kafka_python(place: Place) -> None:
     )
     consumer.subscribe([place.topic], listener=Listener())
     while not leaving.is_set():
-        polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        try:
+            polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        except (
+            library.errors.KafkaConnectionError
+        ) as error:  # by the broker that it asks for others
+            print(error, file=sys.stderr)
+            continue
         found = [[tp.partition, one.offset] for tp, several in polled.items() for one in several]
         if found:
             say(records=found)

@@ -68,7 +68,7 @@ const kafka = new Kafka({
 });
 
 const say = (event) =>
-  process.stdout.write(`${JSON.stringify({ ...event, at: Date.now() })}\n`);
+  process.stdout.write(`${JSON.stringify({ at: Date.now(), ...event })}\n`);
 const encode = (data) => (data === null ? null : Buffer.from(data).toString('base64'));
 const decode = (text) => (text === null ? null : Buffer.from(text, 'base64'));
 
@@ -282,6 +282,11 @@ async function member(topic, groupId, name, sessionTimeout, heartbeatInterval, c
     say({ assigned: payload.memberAssignment[topic] ?? [] });
   });
   consumer.on(consumer.events.REBALANCING, () => say({ assigned: [] }));
+  // One that the coordinator has forgotten joins again without that event. It reads nothing from
+  // its request on; the event comes with the answer.
+  consumer.on(consumer.events.REQUEST, ({ payload }) => {
+    if (payload.apiName === 'JoinGroup') say({ assigned: [], at: payload.sentAt });
+  });
   const eachBatch = async ({ batch, isRunning, isStale }) => {
     if (!isRunning() || isStale()) return;
     positions.set(batch.partition, Number(batch.lastOffset()) + 1);
