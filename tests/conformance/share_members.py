@@ -91,6 +91,15 @@ class ShareModel:
         if kind in ("accept", "reject"):
             self.done.setdefault(record, time.monotonic())
 
+    def lose(self, member: str) -> None:
+        """A member was killed: whether its last acknowledgements were taken it has not said."""
+        with self._lock:
+            self._unsure |= {
+                record
+                for (name, record), kind in self._said.items()
+                if name == member and kind in ("accept", "reject")
+            }
+
     def open_records(self, ends: dict[int, int]) -> list[Record]:
         """Records that are neither finished, nor given up after their last delivery."""
         with self._lock:
@@ -165,6 +174,7 @@ class Members:
         process = self._processes.pop(name)
         process.kill()
         self._end(name, process)
+        self._model.lose(name)
 
     def stop(self, name: str) -> None:
         """Let a member close."""

@@ -142,3 +142,13 @@ def test_leaders_move_and_die(make_cluster: Callable[..., Cluster]) -> None:
     assert not model.errors, model.errors[:10]
     # What was given to members by a leader that died is not counted by the next one.
     assert max(model.deliveries.values()) <= LIMIT + 4
+
+
+def test_the_model_knows_that_a_killed_member_may_have_acknowledged() -> None:
+    """It said so, and died before the broker's answer; what it released is open."""
+    model = ShareModel(LIMIT)
+    for line in ("got 0 1 1", "said 0 1 accept", "got 0 2 1", "said 0 2 release", "got 0 3 1"):
+        model.take("a", line)
+    assert model.open_records({0: 4}) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    model.lose("a")
+    assert model.open_records({0: 4}) == [(0, 0), (0, 2), (0, 3)]
