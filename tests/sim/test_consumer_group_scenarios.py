@@ -20,7 +20,7 @@ from tests.sim.streams_group_mutations import STREAMS_MUTATIONS
 _FIRST_SEED = int(os.environ.get("TEST_SIM_FIRST_SEED", "1"))
 _LAST_SEED = _FIRST_SEED + int(os.environ.get("TEST_SIM_GROUP_SEEDS", "12")) - 1
 _BUNCH = 4
-_SEEDS_FOR_A_BREACH = 8
+_SEEDS_TO_SEE_IT = 8
 
 
 @pytest.mark.timeout(300)
@@ -28,14 +28,18 @@ _SEEDS_FOR_A_BREACH = 8
 @pytest.mark.parametrize("first", range(_FIRST_SEED, _LAST_SEED + 1, _BUNCH))
 def test_random_groups(first: int, kind: GroupKind) -> None:
     """A partition has one owner, commits never go back, and everybody comes to its target."""
-    commits = take_overs = 0
+    commits = 0
     for seed in range(first, min(first + _BUNCH, _LAST_SEED + 1)):
         result = run_group(seed, kind)
         assert result.failure is None, f"seed {seed}: {result.failure}"
         commits += result.commits
-        take_overs += result.take_overs
     assert commits > 100
-    assert take_overs  # from members that were paused for longer than their session
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, STREAMS], ids=lambda kind: kind.name)
+def test_paused_members_are_replaced(kind: GroupKind) -> None:
+    """Others get what a member had that was paused for longer than its session: in most seeds."""
+    assert any(run_group(seed, kind).take_overs for seed in range(_SEEDS_TO_SEE_IT))
 
 
 def test_a_seed_is_one_history() -> None:
@@ -54,10 +58,10 @@ def test_a_seed_is_one_history() -> None:
 )
 def test_breaches_are_noticed(kind: GroupKind, name: str) -> None:
     """Each within some seeds; a kinder simulation would prove little."""
-    for seed in range(_SEEDS_FOR_A_BREACH):
+    for seed in range(_SEEDS_TO_SEE_IT):
         if _run_with_breach(kind, name, seed) is not None:
             return
-    pytest.fail(f"{_SEEDS_FOR_A_BREACH} seeds do not notice {name}")
+    pytest.fail(f"{_SEEDS_TO_SEE_IT} seeds do not notice {name}")
 
 
 def _run_with_breach(kind: GroupKind, name: str, seed: int) -> str | None:
