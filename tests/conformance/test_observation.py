@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.cluster import GetTelemetrySubscriptionsRequest
 from kraftrio.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -37,6 +38,11 @@ def wait_for(what: str, holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def asks_for_metrics(client: RawClient) -> bool:
+    request = GetTelemetrySubscriptionsRequest(client_instance_id=bytes(16))
+    return bool(client.call(request).requested_metrics)
+
+
 def test_a_client_of_librdkafka_pushes_its_metrics(tmp_path: Path) -> None:
     """As soon as it is asked to (KIP-714); they are shown beside the broker's own."""
     confluent_kafka = python_client("confluent_kafka")
@@ -52,6 +58,8 @@ def test_a_client_of_librdkafka_pushes_its_metrics(tmp_path: Path) -> None:
         with RawClient(broker.address) as client:
             request = IncrementalAlterConfigsRequest(resources=[resource])
             assert client.call(request).responses[0].error_code == 0
+            # A client that asks before the broker knows of it asks again after five minutes.
+            wait_for("the broker asks clients for metrics", lambda: asks_for_metrics(client))
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": broker.address, "client.id": "my-app", "log_level": 0}
         )
