@@ -173,7 +173,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from kraftrio.base.live_objects import making_permanent_objects
+    from kraftrio.base.live_objects import collect_less_often, making_permanent_objects
     from kraftrio.base.logging_setup import setup_logging
     from kraftrio.broker.config.config import BrokerConfig, PropertyError
 
@@ -184,6 +184,7 @@ def _start(arguments: argparse.Namespace) -> int:
         return EXIT_USAGE
     setup_logging(arguments.log_level, log_format=arguments.log_format)
 
+    collect_less_often()
     with making_permanent_objects():
         from kraftrio.base.start_errors import StartError
         from kraftrio.broker.node.node import run_until_stopped

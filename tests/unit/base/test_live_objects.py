@@ -6,7 +6,7 @@ import gc
 import weakref
 from contextlib import suppress
 
-from kraftrio.base.live_objects import LiveObjects, making_permanent_objects
+from kraftrio.base.live_objects import LiveObjects, collect_less_often, making_permanent_objects
 
 
 class Knot:
@@ -60,3 +60,18 @@ def test_nothing_is_collected_while_what_stays_is_made() -> None:
         assert not any(one is kept[0] for one in gc.get_objects())
     finally:
         gc.unfreeze()
+
+
+def test_new_objects_that_are_in_use_are_looked_at_less_often() -> None:
+    """A thousand requests that wait do not make a collection; older objects have theirs."""
+    usual = gc.get_threshold()
+    gc.collect()
+    try:
+        collect_less_often()
+        before = [one["collections"] for one in gc.get_stats()]
+        waiting = [Knot() for _ in range(1_000)]
+        assert [one["collections"] for one in gc.get_stats()] == before
+        assert len(waiting) == 1_000
+        assert gc.get_threshold()[1:] == usual[1:]
+    finally:
+        gc.set_threshold(*usual)
