@@ -276,6 +276,7 @@ class Fetcher:
                 asked.fetch_offset,
                 data.aborted_transactions,
                 read_committed=self._state.read_committed,
+                check_crcs=self._config.check_crcs,
             )
         except KafkaError as error:
             self._add_failure(asked, error)

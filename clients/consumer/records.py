@@ -329,29 +329,43 @@ def split_records(
     aborted: Sequence[AbortedTransaction] | None,
     *,
     read_committed: bool,
+    check_crcs: bool,
 ) -> SplitRecords:
-    """Split what a broker sent for one partition into batches.
+    """Split what a broker sent for one partition into batches, up to the first damage.
 
     Args:
         aborted: the aborted transactions that the broker named.
+        check_crcs: compare the checksums of batches that are not handed over, whose headers alone
+            say so; those of the others are compared when they are.
 
     Raises:
-        CorruptBatchError: it cannot be split, or holds no whole batch.
+        CorruptBatchError: it begins with damage, or holds no whole batch.
     """
     batches: list[ConsumerBatch] = []
     next_offset, leader_epoch = fetch_offset, -1
     filter_ = _AbortedFilter(aborted or ()) if read_committed else None
-    for header in iter_headers(buffer, allow_partial=True):
-        batch_end = header.next_offset
-        if batch_end <= fetch_offset:
-            continue
-        next_offset, leader_epoch = batch_end, header.partition_leader_epoch
-        if filter_ is not None and filter_.leaves_out(buffer, header):
-            continue
-        if header.is_control or not header.record_count:
-            continue
-        first_offset = max(header.base_offset, fetch_offset)
-        batches.append(ConsumerBatch(topic_partition, buffer, header, first_offset, batch_end))
+    try:
+        for header in iter_headers(buffer, allow_partial=True):
+            batch_end = header.next_offset
+            is_before = batch_end <= fetch_offset
+            is_left_out = is_before or header.is_control or not header.record_count
+            if is_left_out and check_crcs:
+                verify_crc(buffer, header)
+            if is_before:
+                continue
+            if filter_ is not None and filter_.leaves_out(buffer, header) and not is_left_out:
+                is_left_out = True
+                if check_crcs:
+                    verify_crc(buffer, header)
+            next_offset, leader_epoch = batch_end, header.partition_leader_epoch
+            if not is_left_out:
+                first_offset = max(header.base_offset, fetch_offset)
+                batches.append(
+                    ConsumerBatch(topic_partition, buffer, header, first_offset, batch_end)
+                )
+    except CorruptBatchError:
+        if next_offset == fetch_offset:
+            raise  # else it comes again, as the first that is fetched
     if next_offset == fetch_offset and len(buffer):
         raise CorruptBatchError(
             f"{len(buffer)} bytes of {topic_partition.topic}-{topic_partition.partition} from"

@@ -224,29 +224,33 @@ def read_acquired(
     found: list[Found] = []
     rejected: list[int] = []
     failure: KafkaError | None = None
+    damaged_from: int | None = None  # up to the next batch: its own header may be what is damaged
     try:
         for header in iter_headers(buffer, allow_partial=True):
-            if header.is_control:
-                continue
+            if damaged_from is not None:
+                rejected += [each for each in counts if damaged_from <= each < header.base_offset]
+                damaged_from = None
             try:
-                found += _in_batch(buffer, header, counts, check_crcs=check_crcs)
+                if check_crcs:
+                    verify_crc(buffer, header)  # before the header is believed
+                if header.is_control:
+                    continue
+                found += _in_batch(buffer, header, counts)
             except KafkaError as error:
                 failure = failure or error
-                unreadable = range(header.base_offset, header.next_offset)
-                rejected += [offset for offset in unreadable if offset in counts]
+                damaged_from = header.base_offset
     except KafkaError as error:
         failure = failure or error  # where the next batch begins is unknown
-        last = max((each.row.offset for each in found), default=-1)
-        rejected += [offset for offset in counts if offset > last and offset not in rejected]
+        if damaged_from is None:
+            known = [-1, *(each.row.offset for each in found), *rejected]
+            damaged_from = max(known) + 1
+    if damaged_from is not None:
+        rejected += [offset for offset in counts if offset >= damaged_from]
     left = counts.keys() - {each.row.offset for each in found} - set(rejected)
     return Acquired(found, sorted(left), rejected, failure)
 
 
-def _in_batch(
-    buffer: memoryview, header: BatchHeader, counts: dict[int, int], *, check_crcs: bool
-) -> list[Found]:
-    if check_crcs:
-        verify_crc(buffer, header)
+def _in_batch(buffer: memoryview, header: BatchHeader, counts: dict[int, int]) -> list[Found]:
     return [
         Found(row, header.partition_leader_epoch, header.timestamp_type, counts[row.offset])
         for row in batch_rows(buffer, header, Record)

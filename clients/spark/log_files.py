@@ -197,7 +197,8 @@ def iter_segment_batches(
                         break
                     if header.base_offset >= end:
                         return
-                    if header.next_offset > start:
+                    # Where it ends is known for sure only once the checksum was compared.
+                    if header.next_offset > start or header.base_offset >= start:
                         if check_crcs:
                             verify_crc(data, header)
                         yield data, header

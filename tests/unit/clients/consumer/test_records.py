@@ -63,9 +63,17 @@ def split(
     aborted: Sequence[tuple[int, int]] = (),
     *,
     read_committed: bool = False,
+    check_crcs: bool = True,
 ) -> SplitRecords:
     named = [AbortedTransaction(producer_id=p, first_offset=o) for p, o in aborted]
-    return split_records(TP, memoryview(data), fetch_offset, named, read_committed=read_committed)
+    return split_records(
+        TP,
+        memoryview(data),
+        fetch_offset,
+        named,
+        read_committed=read_committed,
+        check_crcs=check_crcs,
+    )
 
 
 def offsets(found: SplitRecords) -> list[int]:
@@ -261,6 +269,39 @@ def test_damage_is_noticed() -> None:
     data[-1] ^= 1
     with pytest.raises(CorruptBatchError):
         only(bytes(data)).verify()
+
+
+ATTRIBUTES_AT, LAST_OFFSET_DELTA_AT, PRODUCER_ID_AT, RECORD_COUNT_AT = 21, 23, 43, 57
+
+
+@pytest.mark.parametrize(
+    ("at", "mask"),
+    [
+        (ATTRIBUTES_AT + 1, 0x20),  # a control batch, which consumers skip
+        (LAST_OFFSET_DELTA_AT, 0x80),  # ends before the offset that was asked for
+        (RECORD_COUNT_AT + 3, 0x02),  # has no records
+        (PRODUCER_ID_AT + 7, 0x01),  # of a transaction that was aborted
+    ],
+)
+def test_a_damaged_header_is_not_believed(at: int, mask: int) -> None:
+    """What says that a batch is to be passed over may be the damage."""
+    damaged = bytearray(transactional(2, producer_id=6))
+    damaged[at] ^= mask
+    data = transactional(0, producer_id=6) + bytes(damaged) + transactional(4, producer_id=6)
+    found = split(data, aborted=[(7, 0)], read_committed=True)
+    assert (offsets(found), found.next_offset) == ([0, 1], 2)
+    with pytest.raises(CorruptBatchError):
+        split(data[len(damaged) :], 2, aborted=[(7, 0)], read_committed=True)
+    assert 4 in offsets(split(data, aborted=[(7, 0)], read_committed=True, check_crcs=False))
+
+
+def test_what_is_before_damage_is_handed_over() -> None:
+    """What follows is fetched again, and raised if it comes first."""
+    data = batch(0) + bytes(100)
+    found = split(data)
+    assert (offsets(found), found.next_offset) == ([0, 1, 2], 3)
+    with pytest.raises(CorruptBatchError):
+        split(bytes(100), 3)
 
 
 def test_what_a_poll_returns() -> None:

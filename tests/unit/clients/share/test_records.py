@@ -54,6 +54,23 @@ def test_a_batch_that_cannot_be_read_is_rejected() -> None:
     assert isinstance(found.failure, CorruptBatchError)
 
 
+@pytest.mark.parametrize(
+    ("at", "mask"),
+    [
+        (22, 0x20),  # the attributes: a control batch, whose offsets have no record
+        (23, 0x40),  # the last offset's delta: it reaches over all that follows
+        (23, 0x80),  # it ends before it begins
+    ],
+)
+def test_a_damaged_header_is_not_believed(at: int, mask: int) -> None:
+    """It does not make records gaps, which nobody would get, nor reject those of others."""
+    damaged = bytearray(batch_bytes(2, 3))
+    damaged[at] ^= mask
+    found = read(batch_bytes(0, 2) + bytes(damaged) + batch_bytes(5, 1), (0, 5, 1))
+    assert seen(found) == [(0, 1), (1, 1), (5, 1)]
+    assert (found.gaps, found.rejected) == ([], [2, 3, 4])
+
+
 def test_bytes_that_are_no_batches_end_the_answer() -> None:
     found = read(batch_bytes(0, 2) + b"\0" * BATCH_OVERHEAD, (0, 3, 1))
     assert seen(found) == [(0, 1), (1, 1)] and found.rejected == [2, 3]

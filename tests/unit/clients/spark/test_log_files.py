@@ -203,3 +203,12 @@ def test_damage(tmp_path: Path) -> None:
     assert [header.base_offset for _, header in tolerated] == [0]
     unchecked = iter_segment_batches(inner, 0, 4, check_crcs=False, tolerate_damage=False)
     assert [header.base_offset for _, header in unchecked] == [0, 2, 3]
+
+
+def test_a_damaged_header_is_not_believed(tmp_path: Path) -> None:
+    """A batch that begins within the range is not passed over for saying that it ends before."""
+    bad = bytearray(batch(2, 2))
+    bad[23] ^= 0x80  # the delta of its last offset
+    segment = write(tmp_path, name(0), batch(0, 2), bytes(bad), batch(4))
+    with pytest.raises(CorruptBatchError, match="failOnDataLoss=false"):
+        offsets(SegmentFile(segment.path, 0, 5), 2, 5)
