@@ -292,11 +292,11 @@ async def for_each_group(group_ids: Texts, ask: Callable[[str], Awaitable[T]]) -
     return await for_each(checked_group_ids(group_ids), ask)
 
 
-async def for_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> Results[str, T]:
-    """Ask for one id after the other; an error of one is its result."""
-    values: dict[str, T] = {}
-    errors: dict[str, KafkaClientError] = {}
-    for each in ids:
+async def for_each(items: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> Results[K, T]:
+    """Ask for one item after the other; an error of one is its result."""
+    values: dict[K, T] = {}
+    errors: dict[K, KafkaClientError] = {}
+    for each in items:
         try:
             values[each] = await ask(each)
         except KafkaClientError as error:

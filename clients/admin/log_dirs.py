@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftrio.clients.admin.calls import AdminCalls, Deadline
+from kraftrio.clients.admin.calls import AdminCalls, Deadline, for_each
 from kraftrio.clients.admin.types import LogDirDescription, ReplicaInfo, Results
 from kraftrio.clients.arguments.several import broker_ids
-from kraftrio.clients.errors import KafkaClientError, error_for
+from kraftrio.clients.errors import error_for
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
     DescribeLogDirsRequest,
@@ -24,19 +24,15 @@ async def describe_log_dirs(
     calls: AdminCalls, deadline: Deadline, brokers: int | Iterable[int]
 ) -> Results[int, dict[str, LogDirDescription]]:
     """Return the log directories of brokers, by path; a broker that does not answer is an error."""
-    found: dict[int, dict[str, LogDirDescription]] = {}
-    errors: dict[int, KafkaClientError] = {}
     request = DescribeLogDirsRequest(topics=None)
-    for broker_id in broker_ids(brokers):
-        try:
-            response: DescribeLogDirsResponse = await calls.ask_node(broker_id, request, deadline)
-            if response.error_code != ErrorCode.NONE:
-                raise error_for(response.error_code)
-        except KafkaClientError as error:
-            errors[broker_id] = error
-            continue
-        found[broker_id] = {each.log_dir: _directory(each) for each in response.results}
-    return Results(found, errors)
+
+    async def ask(broker_id: int) -> dict[str, LogDirDescription]:
+        response: DescribeLogDirsResponse = await calls.ask_node(broker_id, request, deadline)
+        if response.error_code != ErrorCode.NONE:
+            raise error_for(response.error_code)
+        return {each.log_dir: _directory(each) for each in response.results}
+
+    return await for_each(broker_ids(brokers), ask)
 
 
 def _directory(reported: DescribeLogDirsResult) -> LogDirDescription:

@@ -71,10 +71,7 @@ from kraftrio.clients.consumer.handover import Handover
 from kraftrio.clients.consumer.listener import RebalanceListener
 from kraftrio.clients.consumer.members.classic_member import ClassicMember
 from kraftrio.clients.consumer.members.epoch_member import EpochMember
-from kraftrio.clients.consumer.offsets import (
-    OffsetAndTimestamp,
-    OffsetClient,
-)
+from kraftrio.clients.consumer.offsets import OffsetAndTimestamp, OffsetClient
 from kraftrio.clients.consumer.partition import Position
 from kraftrio.clients.consumer.partition_offsets import PartitionOffsets
 from kraftrio.clients.consumer.polling import Polling

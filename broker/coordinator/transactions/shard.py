@@ -44,9 +44,7 @@ from kraftrio.broker.coordinator.transactions.ports import (
     TransactionProperties,
     TransactionVersion,
 )
-from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    ProducerIdentity,
-)
+from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
 from kraftrio.broker.coordinator.transactions.records import (
     read_transaction,
     read_transaction_key,

@@ -14,9 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from kraftrio.broker.coordinator.transactions.producer_epochs import (
-    ProducerIdentity,
-)
+from kraftrio.broker.coordinator.transactions.producer_epochs import ProducerIdentity
 from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 
 NO_TIMESTAMP = -1

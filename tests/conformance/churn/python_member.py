@@ -133,10 +133,8 @@ def kafka_python(place: Place) -> None:
     while not leaving.is_set():
         try:
             polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
-        except (
-            library.errors.KafkaConnectionError
-        ) as error:  # by the broker that it asks for others
-            print(error, file=sys.stderr)
+        except library.errors.KafkaConnectionError as error:
+            print(error, file=sys.stderr)  # of the broker that it asked for the others
             continue
         found = [[tp.partition, one.offset] for tp, several in polled.items() for one in several]
         if found:

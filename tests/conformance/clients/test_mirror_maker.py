@@ -10,14 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kraftrio.wire.errors import ErrorCode
-from kraftrio.wire.messages.groups import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.conformance.broker_process import Broker, free_port_pair
 from tests.conformance.cases.calls import append, create_topic, describe_topic, wait_for_coordinator
-from tests.conformance.cases.members import fetch_offset
+from tests.conformance.cases.members import commit_code, commit_request, fetch_offset
 from tests.conformance.cases.raw_client import RawClient
 from tests.conformance.cases.transactional import (
     committed,
@@ -65,17 +60,6 @@ scheduled.rebalance.max.delay.ms = 0
 """
 
 
-def commit(raw: RawClient, group: str, topic: str, offset: int) -> None:
-    """Commit an offset of partition 0, as of no member."""
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[part])]
-    )
-    wait_for_coordinator(raw, group)
-    (answered,) = raw.call(request, 8).topics
-    assert [one.error_code for one in answered.partitions] == [ErrorCode.NONE]
-
-
 def test_topics_and_groups_are_mirrored(make_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """Each record once and in order over a kill -9; a group goes on over there where it was."""
     here, there = make_broker(), make_broker()
@@ -112,7 +96,9 @@ def test_topics_and_groups_are_mirrored(make_broker: Callable[..., Broker], tmp_
             wait_for(process, log, lambda: count() == 500 * PARTITIONS)
             extend(500, 600)
             wait_for(process, log, lambda: count() == 600 * PARTITIONS)
-            commit(source, group, topic, 600)
+            wait_for_coordinator(source, group)
+            request = commit_request(group, topic, 600)
+            assert commit_code(source, request) == ErrorCode.NONE
             wait_for_coordinator(target, group)
             wait_for(
                 process,
