@@ -197,11 +197,9 @@ class SystemNetwork:
     def file_sender(self, sock: socket.socket) -> FileSender | None:
         return SystemFileSender(sock) if sys.platform == "linux" else None
 
-    async def wait_readable(self, sock: socket.socket) -> None:
-        await trio.lowlevel.wait_readable(sock)
-
-    async def wait_writable(self, sock: socket.socket) -> None:
-        await trio.lowlevel.wait_writable(sock)
+    # As they are, without a coroutine around them: connections wait for each request.
+    wait_readable = staticmethod(trio.lowlevel.wait_readable)
+    wait_writable = staticmethod(trio.lowlevel.wait_writable)
 
     def notify_closing(self, sock: socket.socket) -> None:
         trio.lowlevel.notify_closing(sock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.shard import CoordinatorShard
@@ -39,23 +39,25 @@ LEGAL_MOVES: Mapping[LoadState, frozenset[LoadState]] = {
 
 
 class ShardTimer:
-    """Calls `on_due` at or before the earliest deadline it was armed with."""
+    """Calls `on_due` once, at a deadline.
 
-    __slots__ = ("_clock", "_deadline_ms", "_on_due", "_timer", "_timers")
+    Attributes:
+        deadline_ms: when, on the monotonic clock; infinite: never.
+    """
+
+    __slots__ = ("_clock", "_on_due", "_timer", "_timers", "deadline_ms")
 
     def __init__(self, timers: SchedulerPort, clock: Clock, on_due: Callable[[], None]) -> None:
         self._timers = timers
         self._clock = clock
         self._on_due = on_due
         self._timer: TimerPort | None = None
-        self._deadline_ms = float("inf")
+        self.deadline_ms = float("inf")
 
-    def arm(self, deadline_ms: float | None) -> None:
-        """See that the call comes no later than a deadline of the monotonic clock."""
-        if deadline_ms is None or deadline_ms >= self._deadline_ms:
-            return
+    def arm(self, deadline_ms: float) -> None:
+        """Have the call come at a deadline of the monotonic clock, not later."""
         self.cancel()
-        self._deadline_ms = deadline_ms
+        self.deadline_ms = deadline_ms
         delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
         self._timer = self._timers.schedule(delay_ms, self._fire)
 
@@ -63,10 +65,10 @@ class ShardTimer:
         """Drop the call, if one is to come."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._deadline_ms = None, float("inf")
+        self._timer, self.deadline_ms = None, float("inf")
 
     def _fire(self) -> None:
-        self._timer, self._deadline_ms = None, float("inf")
+        self._timer, self.deadline_ms = None, float("inf")
         self._on_due()
 
 
@@ -116,14 +118,14 @@ class LedPartition(Generic[ShardT]):
         """Whether this broker still leads by this election."""
         return self.state is not LoadState.RESIGNED
 
-    def check_active(self) -> None:
-        """Raise KafkaError unless requests are served."""
+    def refuse_requests(self) -> NoReturn:
+        """Raise the KafkaError of a state in which no requests are served."""
         if self.state is LoadState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.state is not LoadState.ACTIVE:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def arm_timer(self) -> None:
         """See that the shard is called at its next deadline."""
-        if self.is_led:
-            self.timer.arm(self.shard.next_deadline_ms())
+        deadline_ms = self.shard.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms < self.timer.deadline_ms and self.is_led:
+            self.timer.arm(deadline_ms)

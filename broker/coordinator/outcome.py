@@ -40,7 +40,7 @@ class Now(NamedTuple):
 
 
 class RecordMessages(NamedTuple):
-    """The key and the value of a record, decoded; neither is changed any more."""
+    """The key of a record, and its value or what the shard makes of that; they do not change."""
 
     key: Any
     value: Any

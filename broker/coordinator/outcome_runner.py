@@ -286,15 +286,15 @@ class OutcomeRunner:
         error: ErrorCode,
     ) -> None:
         """The records of an outcome are committed, or are known to have failed."""
-        if led.is_led and error in COMMITTED:
+        if error in COMMITTED and led.is_led:
             led.shard.on_committed(end_offset)
         if respond is not None:
             respond(error)
-        if led.is_led and follow_up is not None:
+        if follow_up is not None and led.is_led:
             now = self.now()
             self.run(led, led.shard.on_append_done(follow_up, error, now), now)
             led.arm_timer()
-        if led.is_led and error is ErrorCode.REQUEST_TIMED_OUT:
+        if error is ErrorCode.REQUEST_TIMED_OUT and led.is_led:
             self._replicas.when_committed(
                 led.topic_partition, end_offset, None, partial(self._show, led, end_offset)
             )

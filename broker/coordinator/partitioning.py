@@ -10,7 +10,10 @@ _BLOCK = 64
 _POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(_BLOCK, -1, -1))
 
 
-@lru_cache(maxsize=8192)
+_KEPT = 8192  # texts, of each function
+
+
+@lru_cache(maxsize=_KEPT)
 def java_hash(text: str) -> int:
     """Java's String.hashCode, as a signed 32-bit integer."""
     encoded = text.encode("utf-16-le", "surrogatepass")
@@ -23,6 +26,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x8000_0000 else value
 
 
+@lru_cache(maxsize=_KEPT)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of an internal topic that a group or transactional id belongs to."""
     value = java_hash(key)

@@ -36,7 +36,7 @@ class CoordinatorShard(Protocol):
         Args:
             producer_id: whose transaction the record belongs to, until its end marker comes.
             committed: False for a record that was just appended.
-            messages: what key and value were encoded from, if this shard made the record.
+            messages: what key and value say, if this shard made the record.
 
         Raises:
             RemoteProtocolError: the record cannot be read; it is passed over.

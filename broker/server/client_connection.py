@@ -90,6 +90,7 @@ class AcceptedConnection:
         "_responses",
         "_sending",
         "_sock",
+        "_time_s",
         "_wake_reader",
         "_wake_writer",
         "client",
@@ -129,7 +130,8 @@ class AcceptedConnection:
         self._given_up = False
         self.client = client
         client.end = self.close
-        self.last_active = trio.current_time()
+        self._time_s = trio.lowlevel.current_clock().current_time
+        self.last_active = self._time_s()
 
     async def serve(self) -> None:
         """Serve requests until the peer closes, breaks the protocol, or we are cancelled."""
@@ -164,7 +166,7 @@ class AcceptedConnection:
     @property
     def is_idle(self) -> bool:
         """True when no request of this connection is being served, or its peer takes nothing."""
-        return not self._protocol.slots_in_flight or bool(self._responses.unsent.size_bytes)
+        return not self._protocol.slots or bool(self._responses.unsent.size_bytes)
 
     @property
     def current(self) -> RequestStart | None:
@@ -215,7 +217,7 @@ class AcceptedConnection:
                 raise PeerGone(str(error)) from error
             if count == 0:
                 return
-            self.last_active = now = trio.current_time()
+            self.last_active = now = self._time_s()
             self._received = self._resources.ticks_ns()
             self._request_memory.moved_bytes += count
             frames = protocol.bytes_received(count, buffers)
@@ -285,7 +287,7 @@ class AcceptedConnection:
 
     def _is_next_to_send(self) -> bool:
         """Whether no response waits for its turn: the next one then needs no slot."""
-        return not self._protocol.slots_in_flight and not self._sending
+        return not self._protocol.slots and not self._sending
 
     def _fill(self, slot: ResponseSlot, encoder: Deferred[Encoder]) -> None:
         times = slot.times
@@ -296,13 +298,13 @@ class AcceptedConnection:
 
     def _forget_parked(self) -> None:
         """Nobody waits for the answers any more."""
-        for slot in self._protocol.slots():
+        for slot in self._protocol.slots:
             self._resources.requests.parked.pop(slot.times, None)
 
     def _must_pause(self) -> bool:
         protocol, responses = self._protocol, self._responses
         return (
-            protocol.slots_in_flight >= self._limits.max_in_flight_requests
+            len(protocol.slots) >= self._limits.max_in_flight_requests
             or bool(self.client.queued_work)
             or self.client.muted_until_s > 0.0
             or responses.encoded_held_bytes + responses.unsent.held_bytes >= _HELD_LIMIT_BYTES
@@ -387,7 +389,7 @@ class AcceptedConnection:
             while not self._closed:
                 await self._wait_to_push(end)
                 end = self._push()
-                self.last_active = trio.current_time()
+                self.last_active = self._time_s()
                 if end is Push.DONE:
                     break
                 if not self._must_pause():

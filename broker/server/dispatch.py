@@ -85,6 +85,7 @@ class Dispatcher:
         self._authorizer = authorizer
         self._sliced_work = sliced_work
         self._routes = build_routes(handlers, access, authorizer, refuse)
+        self._flexible_from = {key: route.flexible_from for key, route in self._routes.items()}
         self._advertised = [
             ApiVersion(
                 api_key=int(key),
@@ -108,10 +109,6 @@ class Dispatcher:
         by_api = {f"{key.name.lower()}_requests_total": count for key, count in counts.items()}
         return {"requests_total": sum(counts.values()), **by_api}
 
-    def _flexible_from(self, api_key: int) -> int | None:
-        route = self._routes.get(api_key)
-        return route.flexible_from if route is not None else None
-
     def _why_unserved(self, api_key: int) -> str:
         try:
             name = ApiKey(api_key).name
@@ -122,7 +119,7 @@ class Dispatcher:
 
     def start(self, frame: memoryview) -> RequestStart:
         """Parse the header (RemoteProtocolError when it cannot be)."""
-        return parse_request_start(frame, self._flexible_from)
+        return parse_request_start(frame, self._flexible_from.get)
 
     def handle(
         self,
@@ -179,22 +176,17 @@ class Dispatcher:
                 return self._encoder(response, route, context)
         return self._work(client, self._respond(response, route, context), route)
 
-    def _active_throttle(self) -> Throttle | None:
-        """Return what counts and holds up requests; None while there are no quotas."""
-        throttle = self._throttle
-        return throttle if throttle is not None and throttle.quotas.is_on else None
-
     def _call(self, route: Route, request: Any, context: RequestContext, size_bytes: int) -> Any:
         """Call the handler; while there are quotas, through the throttle."""
-        throttle = self._active_throttle()
-        if throttle is None:
+        throttle = self._throttle
+        if throttle is None or not throttle.quotas.is_on:
             return route.handler(request, context)
         return throttle.handle(route.handler, request, context, size_bytes)
 
     def _counted(self, work: Work[T], context: RequestContext) -> Work[T]:
         """Have the time of some work counted while there are quotas."""
-        throttle = self._active_throttle()
-        if throttle is None:
+        throttle = self._throttle
+        if throttle is None or not throttle.quotas.is_on:
             return work
         return throttle.count_steps(work, context)
 
@@ -280,8 +272,8 @@ class Dispatcher:
                 context.times.codes = error_codes(response)
             return _with_header(encode_pieces(response, context.api_version), route, context)
 
-        throttle = self._active_throttle()
-        if throttle is None:
+        throttle = self._throttle
+        if throttle is None or not throttle.quotas.is_on:
             return encoder
         return throttle.count_call(encoder, context)
 

@@ -111,7 +111,8 @@ class ResponseQueue:
         unsent, left = self.unsent, _PUSH_BYTES
         try:
             while True:
-                self._take_ready()
+                if self._filled or self._protocol.slots:
+                    self._take_ready()
                 size_bytes = unsent.size_bytes
                 if not size_bytes:
                     return Push.DONE

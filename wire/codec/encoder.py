@@ -38,6 +38,8 @@ LARGE_RECORDS_BYTES = 8192
 
 _MAX_EXPLANATION_CHARACTERS = 8000  # of at most four bytes each, so that they fit into a string
 
+_SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
+
 Encoder: TypeAlias = Callable[[Any, list[Buffer], list[int]], None]
 
 
@@ -65,6 +67,7 @@ class EncoderWriter(Source):
             add_records=_add_records,
             add_tag=_add_tag,
             refuse=_refuse,
+            short=_SHORT_UVARINTS,
             shortened=_shortened,
         )
 
@@ -94,7 +97,7 @@ class EncoderWriter(Source):
     def _uvarint(self, name: str) -> None:
         """Write the local ``name``; with the run in one call while it fits a byte."""
         if not self._run:
-            self.line(f"{self._append}(uvarint({name}))")
+            self.line(f"{self._append}(short[{name}] if {name} < 128 else uvarint({name}))")
             return
         before = list(self._run)
         long_form = f"{self._packed()} + uvarint({name})"

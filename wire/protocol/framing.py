@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from mmap import mmap
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -183,7 +183,7 @@ class FrameReader:
     @property
     def is_between_frames(self) -> bool:
         """True when nothing has come after the last whole frame, be it a frame or not."""
-        return not self.is_within_frame and self._error is None
+        return self._frame is None and not self._head and self._error is None
 
     def receive_buffers(self, scratch_bytes: int | None = None) -> list[memoryview]:
         """Buffers to read into: the rest of an unfinished frame first, then scratch.
@@ -304,16 +304,20 @@ def no_frame(size_bytes: int, max_bytes: int) -> RemoteProtocolError:
 class ServerConnection(FrameReader):
     """The broker's half of one connection.
 
+    Attributes:
+        slots: the responses that have not left, in their order; `open_slot` and `take_ready` alone
+            change it.
+
     Args:
         max_request_bytes: `socket.request.max.bytes`; a longer frame is refused.
         scratch: see `FrameReader`.
     """
 
-    __slots__ = ("_slots",)
+    __slots__ = ("slots",)
 
     def __init__(self, max_request_bytes: int, scratch: bytearray) -> None:
         super().__init__(max_request_bytes, scratch)
-        self._slots: deque[ResponseSlot] = deque()
+        self.slots: deque[ResponseSlot] = deque()
 
     def _new_frame(self, size_bytes: int, frame_bytes: int) -> bytearray | mmap:
         """Large requests are mapped: only what has arrived of them takes memory."""
@@ -322,29 +326,20 @@ class ServerConnection(FrameReader):
         return mmap(-1, frame_bytes)
 
     @property
-    def slots_in_flight(self) -> int:
-        """How many requests wait for their response to leave."""
-        return len(self._slots)
-
-    def slots(self) -> Iterable[ResponseSlot]:
-        """The responses that have not left, in their order."""
-        return self._slots
-
-    @property
     def has_ready_response(self) -> bool:
         """True when the oldest response can be sent."""
-        return bool(self._slots) and self._slots[0].encode is not None
+        return bool(self.slots) and self.slots[0].encode is not None
 
     def open_slot(self, request: RequestStart) -> ResponseSlot:
         """Take the next place in the order of responses."""
         slot = ResponseSlot(request)
-        self._slots.append(slot)
+        self.slots.append(slot)
         return slot
 
     def take_ready(self) -> ResponseSlot | None:
         """The oldest slot, if it is filled; it leaves the order."""
-        if self._slots and self._slots[0].encode is not None:
-            return self._slots.popleft()
+        if self.slots and self.slots[0].encode is not None:
+            return self.slots.popleft()
         return None
 
 

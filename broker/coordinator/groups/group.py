@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -77,19 +77,20 @@ class Group(Protocol):
 
 
 class GroupRegistry:
-    """The groups of one shard by id; an id belongs to one group, of one kind."""
+    """The groups of one shard by id; an id belongs to one group, of one kind.
 
-    __slots__ = ("_groups",)
+    Attributes:
+        get: gives the group with an id, of whatever kind, or None.
+    """
+
+    __slots__ = ("_groups", "get")
 
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
+        self.get: Callable[[str], Group | None] = self._groups.get
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
-
-    def get(self, group_id: str) -> Group | None:
-        """The group with an id, of whatever kind."""
-        return self._groups.get(group_id)
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
         """The group with an id, if it is of a kind."""

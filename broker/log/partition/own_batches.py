@@ -19,6 +19,7 @@ from kraftrio.wire.records.batch import (
     BatchHeader,
     assign_offsets,
     iter_headers,
+    parse_header,
     set_log_append_time,
 )
 from kraftrio.wire.records.control import EndTransactionMarker, read_end_transaction_marker
@@ -41,9 +42,11 @@ def check_own_batches(
     guard: VerificationGuard | None = None,
 ) -> OwnBatches:
     """Check batches, and change nothing. Raises KafkaError: they are refused."""
-    headers = list(iter_headers(records))
-    if not headers:
+    if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "nothing to append")
+    headers = [parse_header(records)]
+    if headers[0].size_bytes != len(records):  # there is more than one, as seldom
+        headers = list(iter_headers(records))
     markers: list[EndTransactionMarker | None] = []
     for header in headers:
         if header.size_bytes > config.max_message_bytes:

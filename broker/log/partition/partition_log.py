@@ -291,11 +291,13 @@ class PartitionLog:
         """Write batches that have their final bytes, then record them."""
         size = len(records)
         first, last_offset = headers[0], headers[-1].last_offset
-        max_timestamp = max(header.max_timestamp for header in headers)
-        too_large = size > self.config.segment_bytes or not self.active_segment.fits_offset(
-            last_offset
-        )
-        if too_large and len(headers) > 1:
+        max_timestamp = first.max_timestamp
+        is_too_large = False
+        if len(headers) > 1:
+            max_timestamp = max(header.max_timestamp for header in headers)
+            fits_offset = self.active_segment.fits_offset(last_offset)
+            is_too_large = size > self.config.segment_bytes or not fits_offset
+        if is_too_large:
             # The leader's segments are larger, or the offsets have a gap: append one by one.
             for header, marker in zip(headers, markers, strict=True):
                 end = header.position + header.size_bytes

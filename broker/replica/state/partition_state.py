@@ -247,6 +247,8 @@ class PartitionState:
             if self.role is Role.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if current_leader_epoch < 0:  # as what comes from this broker itself
+            return ErrorCode.NONE
         return _check_epoch(current_leader_epoch, self.leader_epoch)
 
     def check_readable(self, current_leader_epoch: int) -> ErrorCode:

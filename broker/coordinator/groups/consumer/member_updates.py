@@ -44,7 +44,7 @@ class MemberUpdate:
             another's place.
         member: the member as the request has it.
         epoch: of the group, with what this update adds to it.
-        is_homogeneous: whether all members subscribe to the same topics.
+        is_homogeneous: whether all members subscribe to the same topics; None: as before.
     """
 
     group: ConsumerGroup
@@ -52,12 +52,10 @@ class MemberUpdate:
     member: ConsumerMember
     records: list[CoordinatorRecord] = field(default_factory=list)
     epoch: int = field(init=False)
-    is_homogeneous: bool = field(init=False)
+    is_homogeneous: bool | None = None
 
     def __post_init__(self) -> None:
-        group = self.group
-        self.epoch = group.epoch
-        self.is_homogeneous = group.subscriptions.is_homogeneous(len(group.members))
+        self.epoch = self.group.epoch
 
     def store_member(self) -> bool:
         """Store what the member is; return whether it names other topics."""
@@ -116,8 +114,7 @@ class MemberUpdates:
             KafkaError: UNKNOWN_SERVER_ERROR, the assignor failed.
         """
         group, member = update.group, update.member
-        interval_ms = self._parts.settings.number(group.group_id, "consumer.assignment.interval.ms")
-        if group.target.epoch >= update.epoch or not group.target.may_be_computed(interval_ms, now):
+        if group.target.epoch >= update.epoch or not self._may_compute_target(group, now):
             return ConsumerTarget(group.target.epoch, group.target_of(member))
         name = group.preferred_assignor(update.former, member)
         assignor = self._parts.assignors[name or self._parts.default_assignor]
@@ -133,6 +130,10 @@ class MemberUpdates:
             target, spec.members, TARGET_RECORDS, group.group_id, update.epoch, now
         )
         return ConsumerTarget(update.epoch, target.get(member.member_id, NOTHING))
+
+    def _may_compute_target(self, group: ConsumerGroup, now: Now) -> bool:
+        interval_ms = self._parts.settings.number(group.group_id, "consumer.assignment.interval.ms")
+        return group.target.may_be_computed(interval_ms, now)
 
     def _spec(self, update: MemberUpdate) -> AssignmentSpec:
         """Describe the group as it is with the update."""
@@ -164,7 +165,10 @@ class MemberUpdates:
             assigned = existing(one_spec.assigned, topics)
             if assigned is not one_spec.assigned:
                 specs[member_id] = one_spec._replace(assigned=assigned)
-        return AssignmentSpec(specs, topics, update.is_homogeneous)
+        is_homogeneous = update.is_homogeneous
+        if is_homogeneous is None:
+            is_homogeneous = group.subscriptions.is_homogeneous(len(group.members))
+        return AssignmentSpec(specs, topics, is_homogeneous)
 
     def reconcile(
         self,

@@ -103,7 +103,7 @@ TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Make the record of what a member has."""
+    """Make the record of what a member has; what the member is must be recorded already."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -112,7 +112,7 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
         partitions_pending_revocation=_with_epochs(member.pending_revocation),
     )
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return record_of(key, value)
+    return record_of(key, value, member)
 
 
 def _with_epochs(partitions: Partitions) -> list[ConsumerGroupCurrentTopicPartitions]:

@@ -1,6 +1,6 @@
 """Makes the records of groups whose partitions the broker assigns.
 
-The messages stay with the encoded bytes: the shard that appends a record applies it as it is.
+What a record says stays with its bytes: the shard that appends it need not read it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from kraftrio.wire.messages.group_records.keys import GroupRecordKey, encode_key
 from kraftrio.wire.messages.group_records.values import encode_value
 
 
-def record_of(key: GroupRecordKey, value: Any) -> CoordinatorRecord:
-    """Make the record of a value."""
+def record_of(key: GroupRecordKey, value: Any, says: Any = None) -> CoordinatorRecord:
+    """Make the record of a value.
+
+    Args:
+        says: what who applies the record would make of the value; None: to be made of it.
+    """
     record = RecordWithMessages(encode_key(key), encode_value(value))
-    record.messages = RecordMessages(key, value)
+    record.messages = RecordMessages(key, value if says is None else says)
     return record
 
 

@@ -9,7 +9,7 @@ have in common is here: epochs, members, the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kraftrio.broker.coordinator.groups.modern.target_assignment import (
     DELETED_EPOCH,
@@ -18,6 +18,8 @@ from kraftrio.broker.coordinator.groups.modern.target_assignment import (
 from kraftrio.broker.coordinator.outcome import Now
 from kraftrio.wire.messages.group_records.keys import GroupRecordKey
 from kraftrio.wire.messages.group_records.values import decode_value
+
+_ENCODED: Final = (bytes, bytearray, memoryview)
 
 M = TypeVar("M")
 V = TypeVar("V")
@@ -61,14 +63,15 @@ def replay(kind: ReplayedKind, key: Any, value: Any, now: Now) -> None:
     """Apply one record.
 
     Args:
-        value: its bytes, or the message that they were encoded from; None: a tombstone.
+        value: its bytes, the message that they were encoded from, or what is made of that; None: a
+            tombstone.
 
     Raises:
         RemoteProtocolError: the value cannot be read, or the group is of another kind.
     """
     rule = kind.rules[type(key)]
     if value is not None:
-        if rule.value is not None and type(value) is not rule.value:
+        if isinstance(value, _ENCODED) and rule.value is not None:
             value = decode_value(rule.value, value)
         rule.store(kind, kind.make_group(key.group_id), key, value, now)
         return
@@ -118,10 +121,20 @@ def storing_target(read: Callable[[V], object]) -> Store:
     return store
 
 
-def storing_member(new: Callable[[str], M], changed: Callable[[M, V], M]) -> Store:
-    """What a member is, or has: the former one, changed by the value."""
+def storing_member(member_type: type[M], changed: Callable[[M, V], M]) -> Store:
+    """What a member is, or has: the former one, changed by the value.
 
-    def store(_kind: object, group: Any, key: Any, value: V, _now: Now) -> None:
-        group.put(changed(group.members.get(key.member_id) or new(key.member_id), value))
+    Who made the record may have the changed one, all of it, at hand.
+
+    Args:
+        member_type: makes a member of its id alone.
+    """
+    new: Callable[[str], M] = member_type
+
+    def store(_kind: object, group: Any, key: Any, value: Any, _now: Now) -> None:
+        if isinstance(value, member_type):
+            group.put(value)
+        else:
+            group.put(changed(group.members.get(key.member_id) or new(key.member_id), value))
 
     return store

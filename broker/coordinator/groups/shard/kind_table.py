@@ -7,7 +7,7 @@ which most have groups of few kinds, or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from kraftrio.broker.coordinator.deadlines import DeadlineKey, DeadlineQueue
 from kraftrio.broker.coordinator.groups.group import Group, GroupRegistry
@@ -54,22 +54,23 @@ class KindTable:
         self._directory = directory
         self._registry = registry
         self._deadlines = deadlines
-        self._made: dict[type[GroupKind], GroupKind] = {}
+        self._made: dict[type[GroupKind], Any] = {}  # each by its own class
 
     def __iter__(self) -> Iterator[GroupKind]:
         return iter(tuple(self._made.values()))
 
     def of(self, kind: type[K]) -> K:
         """Return the kind of a class, made now if need be."""
-        made = self._made.get(kind)
+        made: Any = self._made.get(kind)
         if made is None:
-            made = self._directory.makers[kind](self._registry, self._deadlines)
-            self._made[kind] = made
-        return cast(K, made)
+            made = self._made[kind] = self._directory.makers[kind](self._registry, self._deadlines)
+        found: K = made
+        return found
 
     def made(self, kind: type[K]) -> K | None:
         """Return the kind of a class, unless the shard has not needed it yet."""
-        return cast(K | None, self._made.get(kind))
+        made: K | None = self._made.get(kind)
+        return made
 
     def replay(self, key: GroupRecordKey, value: Any, now: Now) -> None:
         """Apply a record of a group; one of a kind that is not served is passed over."""

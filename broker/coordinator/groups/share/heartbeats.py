@@ -186,8 +186,7 @@ class ShareHeartbeats:
         """Give the member its part of the target, which is computed again for a newer epoch."""
         group, member = update.group, update.member
         target_epoch, part = group.target.epoch, group.target.of(member.member_id)
-        interval_ms = self._parts.settings.number(group.group_id, "share.assignment.interval.ms")
-        if target_epoch < update.epoch and group.target.may_be_computed(interval_ms, now):
+        if target_epoch < update.epoch and self._may_compute_target(group, now):
             target_epoch, part = update.epoch, self._compute_target(update, now)
         if not has_changed and member.is_reconciled_to(target_epoch):
             return
@@ -199,6 +198,10 @@ class ShareHeartbeats:
         )
         if update.member != member:
             update.records.append(current_record(group.group_id, update.member))
+
+    def _may_compute_target(self, group: ShareGroup, now: Now) -> bool:
+        interval_ms = self._parts.settings.number(group.group_id, "share.assignment.interval.ms")
+        return group.target.may_be_computed(interval_ms, now)
 
     def _compute_target(self, update: _Update, now: Now) -> MemberAssignment:
         """Make the records of a new target; return the member's part.

@@ -83,7 +83,7 @@ TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
 
 
 def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
-    """Make the record of what a member has."""
+    """Make the record of what a member has; what the member is must be recorded already."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -91,7 +91,7 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
         assigned_partitions=_topics(member.assigned),
     )
     key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return record_of(key, value)
+    return record_of(key, value, member)
 
 
 def states_record(

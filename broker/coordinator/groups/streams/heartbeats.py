@@ -307,7 +307,8 @@ class StreamsHeartbeats:
         if configured.is_ready:
             validated_epoch = configured.epoch
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-                check_tasks_exist(tasks or (), configured)
+                if tasks:
+                    check_tasks_exist(tasks, configured)
         if not (
             heartbeat.bumps_epoch
             or validated_epoch != group.validated_topology_epoch

@@ -68,7 +68,7 @@ def _are_among(tasks: _TaskIds | None, given: Mapping[str, Collection[int]]) -> 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     """What a member says it has; None: it did not say."""
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(one is None for one in tasks):
+    if None in tasks:
         return None
     return Tasks(
         *(

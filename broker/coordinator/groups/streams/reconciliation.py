@@ -115,12 +115,14 @@ def _in_state(
     assigned: AssignedTasks,
     pending_revocation: AssignedTasks,
 ) -> StreamsMember:
-    return member._replace(
-        state=state,
-        member_epoch=epoch,
-        previous_member_epoch=member.member_epoch,
-        assigned=assigned,
-        pending_revocation=pending_revocation,
+    return StreamsMember(
+        member.member_id,
+        member.metadata,
+        epoch,
+        member.member_epoch,
+        state,
+        assigned,
+        pending_revocation,
     )
 
 

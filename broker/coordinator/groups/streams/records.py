@@ -115,7 +115,7 @@ TARGET_RECORDS: Final = TargetRecords(target_record, target_epoch_record)
 
 
 def current_assignment_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
-    """Make the record of what a member has."""
+    """Make the record of what a member has; what the member is must be recorded already."""
     assigned, revoked = member.assigned, member.pending_revocation
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
@@ -129,7 +129,7 @@ def current_assignment_record(group_id: str, member: StreamsMember) -> Coordinat
         warmup_tasks_pending_revocation=_current_ids(revoked.warmup),
     )
     key = StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return record_of(key, value)
+    return record_of(key, value, member)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:

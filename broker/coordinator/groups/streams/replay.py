@@ -32,6 +32,7 @@ from kraftrio.broker.coordinator.groups.streams.member import (
     UserEndpoint,
 )
 from kraftrio.broker.coordinator.groups.streams.tasks import (
+    NO_ASSIGNED_TASKS,
     NO_TASK_SETS,
     AssignedTasks,
     TaskEpochs,
@@ -82,19 +83,31 @@ def _with_assignment(
     member: StreamsMember, read: StreamsGroupCurrentMemberAssignmentValue
 ) -> StreamsMember:
     epoch = read.member_epoch
-    return member._replace(
-        member_epoch=epoch,
-        previous_member_epoch=read.previous_member_epoch,
-        state=StreamsMemberState.from_record(read.state),
-        assigned=AssignedTasks(
-            _epochs(read.active_tasks, epoch), _sets(read.standby_tasks), _sets(read.warmup_tasks)
-        ),
-        pending_revocation=AssignedTasks(
-            _epochs(read.active_tasks_pending_revocation, epoch),
-            _sets(read.standby_tasks_pending_revocation),
-            _sets(read.warmup_tasks_pending_revocation),
+    return StreamsMember(
+        member.member_id,
+        member.metadata,
+        epoch,
+        read.previous_member_epoch,
+        StreamsMemberState.from_record(read.state),
+        _assigned(read.active_tasks, read.standby_tasks, read.warmup_tasks, epoch),
+        _assigned(
+            read.active_tasks_pending_revocation,
+            read.standby_tasks_pending_revocation,
+            read.warmup_tasks_pending_revocation,
+            epoch,
         ),
     )
+
+
+def _assigned(
+    active: Collection[StreamsGroupCurrentAssignmentTaskIds],
+    standby: Collection[Any],
+    warmup: Collection[Any],
+    member_epoch: int,
+) -> AssignedTasks:
+    if not (active or standby or warmup):
+        return NO_ASSIGNED_TASKS
+    return AssignedTasks(_epochs(active, member_epoch), _sets(standby), _sets(warmup))
 
 
 def _tasks(read: StreamsGroupTargetAssignmentMemberValue) -> Tasks:

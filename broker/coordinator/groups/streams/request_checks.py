@@ -25,7 +25,8 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     Raises:
         KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
-    _check_topic_names(request)
+    if request.topology is not None:
+        _check_topic_names(request)
     _check_fields(request)
 
 
@@ -84,43 +85,43 @@ def _check_fields(request: StreamsGroupHeartbeatRequest) -> None:
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH:
-        _refuse_if(request.instance_id is None, "InstanceId can't be null.")
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
     elif request.member_epoch < STATIC_LEAVE_EPOCH:
         raise _invalid(
             f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
         )
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    _refuse_if(
-        any(tasks is not None for tasks in owned) and any(tasks is None for tasks in owned),
-        "If one task-type is non-null, all must be non-null.",
-    )
-    if request.member_epoch != JOIN_EPOCH:
-        _refuse_if(request.topology is not None, "Topology can only be provided when (re-)joining.")
+    if owned.count(None) not in (0, len(owned)):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    if request.member_epoch != JOIN_EPOCH and request.topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
 
 
 def _check_features(request: StreamsGroupHeartbeatRequest) -> None:
-    _refuse_if(request.instance_id is not None, "Static membership is not yet supported.")
-    _refuse_if(request.task_offsets is not None, "TaskOffsets are not supported yet.")
-    _refuse_if(request.task_end_offsets is not None, "TaskEndOffsets are not supported yet.")
-    _refuse_if(bool(request.warmup_tasks), "WarmupTasks are not supported yet.")
-    if request.topology is not None:
-        _refuse_if(
-            any(one.source_topic_regex for one in request.topology.subtopologies),
-            "Regular expressions for source topics are not supported yet.",
-        )
+    if request.instance_id is not None:
+        raise _invalid("Static membership is not yet supported.")
+    if request.task_offsets is not None:
+        raise _invalid("TaskOffsets are not supported yet.")
+    if request.task_end_offsets is not None:
+        raise _invalid("TaskEndOffsets are not supported yet.")
+    if request.warmup_tasks:
+        raise _invalid("WarmupTasks are not supported yet.")
+    topology = request.topology
+    if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
-    _refuse_if(
-        request.rebalance_timeout_ms == _UNCHANGED,
-        "RebalanceTimeoutMs must be provided in first request.",
-    )
+    if request.rebalance_timeout_ms == _UNCHANGED:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
     for name, tasks in (
         ("ActiveTasks", request.active_tasks),
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
-        _refuse_if(tasks is None or bool(tasks), f"{name} must be empty when (re-)joining.")
+        if tasks is None or tasks:
+            raise _invalid(f"{name} must be empty when (re-)joining.")
     topology = request.topology
     if topology is None:
         raise _invalid("Topology must be non-null when (re-)joining.")
@@ -132,11 +133,6 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
                     f"Changelog topic {changelog.name} must have an undefined partition count, "
                     f"but it is set to {changelog.partitions}.",
                 )
-
-
-def _refuse_if(is_wrong: bool, message: str) -> None:
-    if is_wrong:
-        raise _invalid(message)
 
 
 def _invalid(message: str) -> KafkaError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -50,26 +51,41 @@ def test_only_legal_moves(state: LoadState, target: LoadState) -> None:
         (LoadState.RESIGNED, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_requests_are_served_when_active_alone(state: LoadState, code: ErrorCode) -> None:
-    """Each other state has its error."""
+def test_each_state_but_active_has_its_error(state: LoadState, code: ErrorCode) -> None:
+    """Clients look for the coordinator again, or ask it again."""
     with pytest.raises(KafkaError) as caught:
-        led_partition(state).check_active()
+        led_partition(state).refuse_requests()
     assert caught.value.code is code
-    led_partition(LoadState.ACTIVE).check_active()
 
 
 def test_the_earliest_deadline_counts() -> None:
     """A later one changes nothing; an earlier one replaces the call."""
     calls: list[float] = []
     timers = ManualTimers()
-    shard_timer = timer(calls, timers)
+    shard = Mock()
+    led: LedPartition[Any] = LedPartition(TopicPartition("t", 0), 0, shard, timer(calls, timers))
     for deadline_ms in (200.0, 300.0, 100.0, None):
-        shard_timer.arm(deadline_ms)
+        shard.next_deadline_ms.return_value = deadline_ms
+        led.arm_timer()
     timers.advance(1_000)
     assert calls == [100]
-    shard_timer.arm(500)  # is past: at once
+    shard.next_deadline_ms.return_value = 500.0  # is past: at once
+    led.arm_timer()
     timers.advance(0)
     assert calls == [100, 1_000]
+
+
+def test_a_partition_that_is_not_led_any_more_has_no_timer() -> None:
+    """Its shard is not called again."""
+    calls: list[float] = []
+    timers = ManualTimers()
+    shard = Mock()
+    shard.next_deadline_ms.return_value = 100.0
+    led: LedPartition[Any] = LedPartition(TopicPartition("t", 0), 0, shard, timer(calls, timers))
+    led.move_to(LoadState.RESIGNED)
+    led.arm_timer()
+    timers.advance(1_000)
+    assert calls == []
 
 
 def test_a_cancelled_timer_does_not_call() -> None:

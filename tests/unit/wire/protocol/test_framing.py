@@ -105,7 +105,7 @@ def test_responses_leave_in_request_order() -> None:
     first.encode = lambda: [b"1"]
     assert connection.take_ready() is first
     assert connection.take_ready() is second
-    assert connection.slots_in_flight == 0
+    assert not connection.slots
 
 
 def flexible_from_3(_: int) -> int:

@@ -86,6 +86,13 @@ class Subscriptions:
 
     def replace(self, former: ConsumerMember | None, member: ConsumerMember | None) -> None:
         """Count a member in another's place; either may be absent."""
+        if (
+            former is not None
+            and member is not None
+            and former.subscribed_topic_names is member.subscribed_topic_names
+            and former.subscribed_topic_regex == member.subscribed_topic_regex
+        ):
+            return
         if former is not None:
             _subtract(self.by_name, former.subscribed_topic_names)
             if former.subscribed_topic_regex:

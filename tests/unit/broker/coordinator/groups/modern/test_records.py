@@ -1,4 +1,4 @@
-"""Records of groups stay with the messages that they were encoded from."""
+"""Records of groups stay with what they say."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def test_so_has_a_tombstone() -> None:
     record = tombstone_of(_KEY)
     assert record.value is None
     assert record.messages == (decode_key(record.key), None)
+
+
+def test_who_makes_a_record_may_know_what_it_says() -> None:
+    """Who applies it then need not make that of the value."""
+    value = ShareGroupMetadataValue(epoch=3, metadata_hash=7)
+    record = record_of(_KEY, value, "the third epoch")
+    assert record.messages == (_KEY, "the third epoch")
+    assert record.value == record_of(_KEY, value).value

@@ -333,6 +333,7 @@ def test_another_coordinator_goes_on(context: ShareContext) -> None:
     second = context.share_beat("b", 0, ["topic"]).member_epoch
     other = context.reload()
     assert isinstance(other, ShareContext)
+    assert other.share_group.members == context.share_group.members
     assert other.share_beat("b", second).member_epoch == second
     given = other.share_beat("a", first)
     assert (given.member_epoch, assigned(given)) == (second, {TOPIC: [1, 2]})
