@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -279,7 +280,7 @@ def shown(value: float | None) -> str:
 
 def show(results: dict[str, Metrics], rounds: int) -> None:
     """Print the medians of both brokers and their ratio."""
-    table = Table(title=f"medians of {rounds} round(s)")
+    table = Table(title=f"medians of {rounds} round(s), Python {platform.python_version()}")
     table.add_column("")
     for kind in results:
         table.add_column(kind, justify="right")

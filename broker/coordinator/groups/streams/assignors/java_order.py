@@ -8,6 +8,7 @@ nine or more keys in one bucket, which random member ids do not lead to.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from kraftrio.broker.coordinator.partitioning import java_hash
@@ -31,11 +32,9 @@ def hash_order(names: Iterable[str], expected_count: int | None = None) -> list[
     while len(distinct) > buckets * _FULL_NUMERATOR // _FULL_DENOMINATOR:
         buckets *= 2
 
-    def bucket(name: str) -> int:
-        code = java_hash(name) & 0xFFFF_FFFF
-        return (code ^ code >> 16) & (buckets - 1)
-
-    return sorted(distinct, key=bucket)
+    codes = [java_hash(name) & 0xFFFF_FFFF for name in distinct]
+    placed = zip([(code ^ code >> 16) & (buckets - 1) for code in codes], distinct, strict=True)
+    return [name for _, name in sorted(placed, key=itemgetter(0))]
 
 
 def text_order(text: str) -> bytes:

@@ -16,7 +16,7 @@ load, and it is the first candidate's process that must not have the task yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kraftrio.broker.coordinator.groups.streams.assignors.java_order import (
@@ -30,7 +30,7 @@ from kraftrio.broker.coordinator.groups.streams.assignors.spec import (
     TaskAssignmentSpec,
     TaskAssignorError,
 )
-from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASK_SETS, Tasks, TaskSets
+from kraftrio.broker.coordinator.groups.streams.tasks import NO_TASK_SETS, NO_TASKS, Tasks, TaskSets
 
 
 class StickyTaskAssignor:
@@ -89,10 +89,12 @@ class _Assignment:
             process = self._processes.setdefault(member.process_id, ProcessLoad())
             process.add_member(member_id)
             holder = _Holder(process, member_id)
-            for task in _tasks_in(member.tasks.active):
-                self._active_holders[task] = holder
-            for task in _tasks_in(member.tasks.standby):
-                self._standby_holders[task].append(holder)
+            for name, partitions in member.tasks.active.items():
+                for partition in partitions:
+                    self._active_holders[name, partition] = holder
+            for name, partitions in member.tasks.standby.items():
+                for partition in partitions:
+                    self._standby_holders[name, partition].append(holder)
         subtopologies = spec.subtopologies.values()
         active_count = sum(one.task_count for one in subtopologies)
         stateful_count = sum(one.task_count for one in subtopologies if one.is_stateful)
@@ -104,15 +106,15 @@ class _Assignment:
         self._assign_active()
         if self._standby_count > 0:
             self._assign_standby()
-        given = {
-            member_id: Tasks(
-                _task_sets(process.active.get(member_id, ())),
-                _task_sets(process.standby.get(member_id, ())),
-            )
-            for process in self._processes.values()
-            for member_id in process.task_counts
-        }
-        return {member_id: given[member_id] for member_id in self._spec.members}
+        given = dict.fromkeys(self._spec.members, NO_TASKS)
+        for process in self._processes.values():
+            for member_id, task_count in process.task_counts.items():
+                if task_count:
+                    given[member_id] = Tasks(
+                        _task_sets(process.active.get(member_id, ())),
+                        _task_sets(process.standby.get(member_id, ())),
+                    )
+        return given
 
     def _tasks(self, *, only_stateful: bool) -> list[Task]:
         """Tasks by subtopology, then by partition."""
@@ -236,10 +238,6 @@ def _least_loaded_of(holders: Sequence[_Holder], *, without: Task | None = None)
     if without is not None and holders[0].process.has_task(without):
         return None
     return candidate
-
-
-def _tasks_in(sets: TaskSets) -> Iterator[Task]:
-    return ((name, partition) for name, partitions in sets.items() for partition in partitions)
 
 
 def _task_sets(tasks: Iterable[Task]) -> TaskSets:
