@@ -130,7 +130,7 @@ class AcceptedConnection:
         self._given_up = False
         self.client = client
         client.end = self.close
-        self._time_s = trio.lowlevel.current_clock().current_time
+        self._time_s = trio.lowlevel.current_clock().current_time  # of this run, asked at once
         self.last_active = self._time_s()
 
     async def serve(self) -> None:
