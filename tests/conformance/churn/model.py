@@ -158,8 +158,22 @@ class ChurnModel:
     @property
     def moves(self) -> int:
         """How often a partition went to another member."""
-        return sum(
-            before.member != after.member
+        return len(self._moves())
+
+    def moves_among_droppers(self) -> int:
+        """How often one went from a member to another that had both dropped all they had."""
+        had: dict[str, frozenset[int]] = {}
+        droppers = set()
+        for _, _, member, owned in sorted(self._reports, key=lambda one: one[:2]):
+            if owned == frozenset() and had.get(member):
+                droppers.add(member)
+            had[member] = owned or frozenset()
+        return sum(droppers.issuperset(pair) for pair in self._moves())
+
+    def _moves(self) -> list[tuple[str, str]]:
+        return [
+            (before.member, after.member)
             for owners in self.owners().values()
             for before, after in pairwise(owners)
-        )
+            if before.member != after.member
+        ]

@@ -23,6 +23,21 @@ def test_handed_over(model: ChurnModel) -> None:
     assert model.held() == {0: "a", 1: "b"}
 
 
+def test_members_that_dropped_all_get_each_others(model: ChurnModel) -> None:
+    model.assign("b", [2, 3], 100)
+    model.assign("c", [4], 100)
+    for member in ("a", "b"):
+        model.assign(member, [], 200)
+    model.assign("a", [0, 3], 300)
+    model.assign("b", [2], 300)
+    assert (model.moves, model.moves_among_droppers()) == (1, 1)
+    model.assign("c", [4, 1], 300)  # which has not
+    assert (model.moves, model.moves_among_droppers()) == (2, 1)
+    model.lose("c", 400)  # killed
+    model.assign("b", [2, 4], 500)
+    assert (model.moves, model.moves_among_droppers()) == (3, 1)
+
+
 def test_two_owners(model: ChurnModel) -> None:
     model.assign("b", [1], 200)
     model.assign("a", [0], 210)
