@@ -37,6 +37,7 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import CreatableTopic
@@ -73,6 +74,8 @@ class StreamsGroupHandlers:
         self._metadata = metadata
         self._properties = properties
         self._internal_topics = internal_topics
+        self._image: MetadataImage | None = None
+        self._enabled = False
 
     def table(self) -> HandlerTable:
         """The handlers by API."""
@@ -81,16 +84,19 @@ class StreamsGroupHandlers:
             ApiKey.STREAMS_GROUP_DESCRIBE: self.describe,
         }
 
-    @property
     def _is_enabled(self) -> bool:
-        protocols = self._properties.group_coordinator_rebalance_protocols
-        return "streams" in protocols and self._metadata.image.streams_version >= 1
+        image = self._metadata.image
+        if image is not self._image:
+            protocols = self._properties.group_coordinator_rebalance_protocols
+            self._enabled = "streams" in protocols and image.streams_version >= 1
+            self._image = image
+        return self._enabled
 
     # --- heartbeats ---
 
     def heartbeat(self, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Any:
         """Serve StreamsGroupHeartbeat."""
-        if not self._is_enabled:
+        if not self._is_enabled():
             return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         sender = HeartbeatSender(context.client_id or "", f"/{context.client_host}")
         unchanged = answer_unchanged(
@@ -125,7 +131,8 @@ class StreamsGroupHandlers:
     ) -> StreamsGroupHeartbeatResponse | Deferred[StreamsGroupHeartbeatResponse]:
         try:
             check_request(request)
-            if not all(may_describe(context, topic) for topic in topics_of(request)):
+            named = topics_of(request) if request.topology is not None else ()
+            if not all(may_describe(context, topic) for topic in named):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         except KafkaError as error:
             return _refuse(error)
@@ -180,7 +187,7 @@ class StreamsGroupHandlers:
         self, group_id: str, request: StreamsGroupDescribeRequest, context: RequestContext
     ) -> StreamsGroupDescribeDescribedGroup:
         described = StreamsGroupDescribeDescribedGroup(group_id=group_id)
-        if not self._is_enabled:
+        if not self._is_enabled():
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
             return described
         return describe_group(
