@@ -19,6 +19,7 @@ from typing import Any
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.modern_groups import (
+    ServedKind,
     answer_unchanged,
     describe_group,
     may_describe,
@@ -36,7 +37,6 @@ from kraftrio.broker.coordinator.outcome import Now, Outcome
 from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
-from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.groups import (
@@ -65,8 +65,7 @@ class ConsumerGroupHandlers:
         self._coordinator = coordinator
         self._metadata = metadata
         self._properties = properties
-        self._image: MetadataImage | None = None
-        self._enabled = False
+        self._kind = ServedKind(metadata, properties, "consumer", lambda image: image.group_version)
 
     def table(self) -> HandlerTable:
         """The handlers by API."""
@@ -75,19 +74,11 @@ class ConsumerGroupHandlers:
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.describe,
         }
 
-    def _is_enabled(self) -> bool:
-        image = self._metadata.image
-        if image is not self._image:
-            protocols = self._properties.group_coordinator_rebalance_protocols
-            self._enabled = "consumer" in protocols and image.group_version >= 1
-            self._image = image
-        return self._enabled
-
     # --- heartbeats ---
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
         """Serve ConsumerGroupHeartbeat."""
-        if not self._is_enabled():
+        if not self._kind.is_on():
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         client_id, client_host = context.client_id or "", f"/{context.client_host}"
         unchanged = answer_unchanged(
@@ -154,7 +145,7 @@ class ConsumerGroupHandlers:
         self, group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> ConsumerGroupDescribeDescribedGroup:
         described = ConsumerGroupDescribeDescribedGroup(group_id=group_id)
-        if not self._is_enabled():
+        if not self._kind.is_on():
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
             return described
         return describe_group(

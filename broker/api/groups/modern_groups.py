@@ -11,10 +11,13 @@ from typing import Protocol, TypeVar
 
 from kraftrio.broker.api.shared.authorized_operations import group_operations
 from kraftrio.broker.coordinator.group_coordinator import GroupCoordinator
+from kraftrio.broker.coordinator.groups.properties import GroupProperties
 from kraftrio.broker.coordinator.groups.shard.group_shard import GroupShard
 from kraftrio.broker.coordinator.outcome import Now
+from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import RequestContext
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
@@ -37,6 +40,41 @@ class Description(Protocol):
 
 
 D = TypeVar("D", bound=Description)
+
+
+class ServedKind:
+    """Whether a kind of group is served: by the broker's configuration and the cluster's features.
+
+    Looked up once for each metadata image, since each heartbeat asks.
+
+    Args:
+        protocol: as in `group.coordinator.rebalance.protocols`.
+        level: of the feature that the kind needs.
+    """
+
+    __slots__ = ("_image", "_is_on", "_level", "_metadata", "_properties", "_protocol")
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        properties: GroupProperties,
+        protocol: str,
+        level: Callable[[MetadataImage], int],
+    ) -> None:
+        self._metadata = metadata
+        self._properties = properties
+        self._protocol = protocol
+        self._level = level
+        self._image: MetadataImage | None = None
+        self._is_on = False
+
+    def is_on(self) -> bool:
+        image = self._metadata.image
+        if image is not self._image:
+            protocols = self._properties.group_coordinator_rebalance_protocols
+            self._is_on = self._protocol in protocols and self._level(image) >= 1
+            self._image = image
+        return self._is_on
 
 
 def may_describe(context: RequestContext, topic: str) -> bool:

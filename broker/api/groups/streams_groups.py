@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.groups.modern_groups import (
+    ServedKind,
     answer_unchanged,
     describe_group,
     may_describe,
@@ -37,7 +38,6 @@ from kraftrio.broker.metadata.cache import MetadataCache
 from kraftrio.broker.security.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
-from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import CreatableTopic
@@ -71,11 +71,10 @@ class StreamsGroupHandlers:
         internal_topics: InternalTopicsPort,
     ) -> None:
         self._coordinator = coordinator
-        self._metadata = metadata
-        self._properties = properties
         self._internal_topics = internal_topics
-        self._image: MetadataImage | None = None
-        self._enabled = False
+        self._kind = ServedKind(
+            metadata, properties, "streams", lambda image: image.streams_version
+        )
 
     def table(self) -> HandlerTable:
         """The handlers by API."""
@@ -84,19 +83,11 @@ class StreamsGroupHandlers:
             ApiKey.STREAMS_GROUP_DESCRIBE: self.describe,
         }
 
-    def _is_enabled(self) -> bool:
-        image = self._metadata.image
-        if image is not self._image:
-            protocols = self._properties.group_coordinator_rebalance_protocols
-            self._enabled = "streams" in protocols and image.streams_version >= 1
-            self._image = image
-        return self._enabled
-
     # --- heartbeats ---
 
     def heartbeat(self, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Any:
         """Serve StreamsGroupHeartbeat."""
-        if not self._is_enabled():
+        if not self._kind.is_on():
             return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         sender = HeartbeatSender(context.client_id or "", f"/{context.client_host}")
         unchanged = answer_unchanged(
@@ -187,7 +178,7 @@ class StreamsGroupHandlers:
         self, group_id: str, request: StreamsGroupDescribeRequest, context: RequestContext
     ) -> StreamsGroupDescribeDescribedGroup:
         described = StreamsGroupDescribeDescribedGroup(group_id=group_id)
-        if not self._is_enabled():
+        if not self._kind.is_on():
             described.error_code = ErrorCode.UNSUPPORTED_VERSION
             return described
         return describe_group(
