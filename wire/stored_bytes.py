@@ -95,7 +95,7 @@ Piece: TypeAlias = Buffer | StoredBytes
 def joined_pieces(out: list[Piece], large: list[int]) -> list[Piece]:
     """Join what an encoder gave, but for the pieces at these positions."""
     if not large:
-        body = b"".join(out)  # type: ignore[arg-type]  # stored pieces are always large
+        body = b"".join(cast("list[Buffer]", out))
         return [body] if body else []
     parts: list[Piece] = []
     start = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
 from kraftrio.base.clock import Clock
 from kraftrio.broker.coordinator.shard import CoordinatorShard
@@ -118,11 +118,12 @@ class LedPartition(Generic[ShardT]):
         """Whether this broker still leads by this election."""
         return self.state is not LoadState.RESIGNED
 
-    def refuse_requests(self) -> NoReturn:
-        """Raise the KafkaError of a state in which no requests are served."""
+    def check_active(self) -> None:
+        """Raise KafkaError unless requests are served."""
         if self.state is LoadState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if self.state is not LoadState.ACTIVE:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def arm_timer(self) -> None:
         """See that the shard is called at its next deadline."""

@@ -130,7 +130,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def partition_count(self) -> int:
         """How many partitions the topic has; the configured count until it exists."""
-        topic = self._metadata.image.topics_by_name.get(self._settings.topic)
+        topic = self._metadata.topic(self.topic)
         return self._settings.default_partition_count if topic is None else len(topic.partitions)
 
     def partition_for(self, key: str) -> int:
@@ -229,11 +229,10 @@ class CoordinatorRuntime(Generic[ShardT]):
     # --- requests ---
 
     def _led_for(self, key: str) -> LedPartition[ShardT]:
-        led = self._led.get(partition_for(key, self.partition_count()))
+        led = self._led.get(self.partition_for(key))
         if led is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if led.state is not LoadState.ACTIVE:
-            led.refuse_requests()
+        led.check_active()
         return led
 
     def read(self, key: str, operation: Callable[[ShardT, Now], R]) -> R:

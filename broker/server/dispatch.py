@@ -176,17 +176,22 @@ class Dispatcher:
                 return self._encoder(response, route, context)
         return self._work(client, self._respond(response, route, context), route)
 
+    def _active_throttle(self) -> Throttle | None:
+        """Return what counts and holds up requests; None while there are no quotas."""
+        throttle = self._throttle
+        return throttle if throttle is not None and throttle.quotas.is_on else None
+
     def _call(self, route: Route, request: Any, context: RequestContext, size_bytes: int) -> Any:
         """Call the handler; while there are quotas, through the throttle."""
-        throttle = self._throttle
-        if throttle is None or not throttle.quotas.is_on:
+        throttle = self._active_throttle()
+        if throttle is None:
             return route.handler(request, context)
         return throttle.handle(route.handler, request, context, size_bytes)
 
     def _counted(self, work: Work[T], context: RequestContext) -> Work[T]:
         """Have the time of some work counted while there are quotas."""
-        throttle = self._throttle
-        if throttle is None or not throttle.quotas.is_on:
+        throttle = self._active_throttle()
+        if throttle is None:
             return work
         return throttle.count_steps(work, context)
 
@@ -272,8 +277,8 @@ class Dispatcher:
                 context.times.codes = error_codes(response)
             return _with_header(encode_pieces(response, context.api_version), route, context)
 
-        throttle = self._throttle
-        if throttle is None or not throttle.quotas.is_on:
+        throttle = self._active_throttle()
+        if throttle is None:
             return encoder
         return throttle.count_call(encoder, context)
 

@@ -122,8 +122,7 @@ class StreamsGroupHandlers:
     ) -> StreamsGroupHeartbeatResponse | Deferred[StreamsGroupHeartbeatResponse]:
         try:
             check_request(request)
-            named = topics_of(request) if request.topology is not None else ()
-            if not all(may_describe(context, topic) for topic in named):
+            if not all(may_describe(context, topic) for topic in topics_of(request)):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         except KafkaError as error:
             return _refuse(error)

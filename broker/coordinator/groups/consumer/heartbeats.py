@@ -214,13 +214,6 @@ def _is_full(request: Request) -> bool:
 
 def _updated(member: ConsumerMember, request: Request, client: HeartbeatClient) -> ConsumerMember:
     """Return a member with what a request says of it; what is null stays as it was."""
-    if (
-        _is_unchanged(request)
-        and request.instance_id in (None, member.instance_id)
-        and (member.client_id, member.client_host) == (client.client_id, client.client_host)
-        and member.classic is None
-    ):
-        return member
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(
