@@ -13,15 +13,14 @@ Pure. Called by: the fetch core; programs get these objects. KIP-98 ("Record Bat
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, cast
 
+from kraftrio.clients.aborted_transactions import AbortedFilter
 from kraftrio.clients.serialization import K, V
-from kraftrio.wire.errors import CorruptBatchError
+from kraftrio.wire.errors import CorruptBatchError, KafkaError
 from kraftrio.wire.messages.data import AbortedTransaction
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
@@ -31,7 +30,6 @@ from kraftrio.wire.records.batch import (
     Record,
     TimestampType,
     iter_headers,
-    iter_records,
     records_data,
     verify_crc,
 )
@@ -39,9 +37,6 @@ from kraftrio.wire.records.rows import batch_rows
 from kraftrio.wire.records.values import batch_values
 
 Headers = tuple[tuple[str, bytes | None], ...]
-
-_ABORT_MARKER = 0
-_MARKER_KEY = struct.Struct(">hh")  # version, type
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
@@ -339,11 +334,11 @@ def split_records(
             say so; those of the others are compared when they are.
 
     Raises:
-        CorruptBatchError: it begins with damage, or holds no whole batch.
+        KafkaError: it begins with damage, or holds no whole batch.
     """
     batches: list[ConsumerBatch] = []
     next_offset, leader_epoch = fetch_offset, -1
-    filter_ = _AbortedFilter(aborted or ()) if read_committed else None
+    filter_ = AbortedFilter(aborted or ()) if read_committed else None
     try:
         for header in iter_headers(buffer, allow_partial=True):
             batch_end = header.next_offset
@@ -363,7 +358,7 @@ def split_records(
                 batches.append(
                     ConsumerBatch(topic_partition, buffer, header, first_offset, batch_end)
                 )
-    except CorruptBatchError:
+    except KafkaError:
         if next_offset == fetch_offset:
             raise  # else it comes again, as the first that is fetched
     if next_offset == fetch_offset and len(buffer):
@@ -372,30 +367,3 @@ def split_records(
             f" offset {fetch_offset} on hold no whole batch"
         )
     return SplitRecords(batches, next_offset, leader_epoch)
-
-
-class _AbortedFilter:
-    """Knows which batches are of aborted transactions; batches come in the order of offsets."""
-
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self._open: set[int] = set()
-
-    def leaves_out(self, buffer: memoryview, header: BatchHeader) -> bool:
-        if header.producer_id < 0:
-            return False
-        while self._coming and self._coming[-1].first_offset <= header.last_offset:
-            self._open.add(self._coming.pop().producer_id)
-        if header.is_control:
-            if _is_abort_marker(buffer, header):
-                self._open.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._open
-
-
-def _is_abort_marker(buffer: memoryview, header: BatchHeader) -> bool:
-    for record in islice(iter_records(buffer, header), 1):
-        key = record.key
-        if key is not None and len(key) >= _MARKER_KEY.size:
-            return bool(_MARKER_KEY.unpack_from(key)[1] == _ABORT_MARKER)
-    return False

@@ -27,6 +27,7 @@ import outcome
 import pyarrow as pa
 import trio
 
+from kraftrio.clients.aborted_transactions import AbortedFilter
 from kraftrio.clients.cluster import Cluster, open_cluster
 from kraftrio.clients.errors import (
     KafkaClientError,
@@ -59,7 +60,6 @@ from kraftrio.wire.messages.data import (
 )
 from kraftrio.wire.primitives import ZERO_UUID, Buffer, TopicPartition
 from kraftrio.wire.records.batch import BatchHeader, iter_headers, verify_crc
-from kraftrio.wire.records.control import read_end_transaction_marker
 
 logger = logging.getLogger(__name__)
 
@@ -138,30 +138,10 @@ def _visible(answer: Fetched, options: FetchOptions) -> Iterator[BatchHeader]:
     for header in answer.headers:
         if options.check_crcs:
             verify_crc(answer.records, header)
-        if aborted is not None and aborted.hides(answer.records, header):
+        if aborted is not None and aborted.leaves_out(answer.records, header):
             continue
         if not header.is_control:
             yield header
-
-
-class AbortedFilter:
-    """Knows which batches belong to aborted transactions; they come in the order of offsets."""
-
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self._open: set[int] = set()
-
-    def hides(self, buf: Buffer, header: BatchHeader) -> bool:
-        """Whether the batch is hidden from readers of what is committed."""
-        while self._coming and self._coming[-1].first_offset <= header.last_offset:
-            self._open.add(self._coming.pop().producer_id)
-        if header.producer_id not in self._open:
-            return False
-        if header.is_control:
-            marker = read_end_transaction_marker(buf, header)
-            if marker is not None and not marker.commit:
-                self._open.discard(header.producer_id)
-        return header.is_transactional
 
 
 class _Prefetch:

@@ -15,7 +15,7 @@ from kraftrio.clients.consumer.records import (
     SplitRecords,
     split_records,
 )
-from kraftrio.wire.errors import CorruptBatchError
+from kraftrio.wire.errors import CorruptBatchError, KafkaError
 from kraftrio.wire.messages.data import AbortedTransaction
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import (
@@ -206,6 +206,23 @@ def test_aborted_transactions_are_left_out() -> None:
     aborted = [(7, 0)]
     assert offsets(split(data, 0, aborted, read_committed=True)) == [2, 3, 4, 6, 7]
     assert offsets(split(data, 0, aborted)) == [0, 1, 2, 3, 4, 6, 7]
+
+
+def test_a_malformed_marker_comes_again() -> None:
+    """What is before it is handed over first."""
+    broken = build_batch(
+        [Record(0, 0, b"", b"")],
+        base_offset=4,
+        producer_id=7,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    data = batch(0, 1) + transactional(2, 7) + bytes(broken)
+    found = split(data, 0, [(7, 2)], read_committed=True)
+    assert (offsets(found), found.next_offset) == ([0], 4)
+    with pytest.raises(KafkaError, match="control record"):
+        split(data[-len(broken) :], 4, [(7, 2)], read_committed=True)
 
 
 def test_one_producer_aborts_again_and_again() -> None:
