@@ -30,7 +30,12 @@ from kraftrio.clients.arguments.nearest import did_you_mean
 from kraftrio.clients.consumer.config import ConsumerSettings
 from kraftrio.clients.consumer.consumer import Consumer
 from kraftrio.clients.consumer.records import ConsumerRecord
-from kraftrio.clients.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
+from kraftrio.clients.errors import (
+    GroupIdNotFoundError,
+    TimedOutError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
 from kraftrio.clients.metadata import PartitionMetadata, TopicMetadata
 from kraftrio.clients.producer.batch import RecordMetadata
 from kraftrio.clients.producer.producer import Producer
@@ -94,11 +99,32 @@ class Contents:
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic, and wait until every partition has a leader."""
-        await self.admin.create_topics(
-            [NewTopic(name, partitions, replication_factor, dict(configs))]
-        )
+        """Create a topic, and wait until every partition has a leader.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, ...: it cannot be created.
+        """
+        topic = NewTopic(name, partitions, replication_factor, dict(configs))
+        was_there = await self._is_there(name)
+        with trio.fail_after(_SERVED_DEADLINE_S):
+            await self._create(topic, was_there=was_there)
         await self._wait_served(name)
+
+    async def _is_there(self, topic: str) -> bool:
+        found = await self.admin.describe_topics([topic], raise_errors=False)
+        return topic not in found.errors
+
+    async def _create(self, topic: NewTopic, *, was_there: bool) -> None:
+        """Create a topic; one that was not there, and now is, was made by an earlier attempt."""
+        while True:
+            try:
+                await self.admin.create_topics(topic)
+            except TimedOutError:
+                continue  # the controller's answer was lost: the next one tells
+            except TopicExistsError:
+                if was_there:
+                    raise
+            return
 
     async def _wait_served(self, name: str) -> None:
         with trio.fail_after(_SERVED_DEADLINE_S):
@@ -123,8 +149,7 @@ class Contents:
         timestamp_ms: int | None,
     ) -> list[RecordMetadata]:
         """Write records, one for each value; a topic that is not there is created first."""
-        found = await self.admin.describe_topics([topic], raise_errors=False)
-        if topic in found.errors:
+        if not await self._is_there(topic):
             await self.create_topic(topic, -1, -1, {})
         if partition is not None:
             await self.partition(TopicPartition(topic, partition))  # or the producer waits for it

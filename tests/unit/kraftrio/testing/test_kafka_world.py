@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from kraftrio import Consumer, Producer, TopicPartition
-from kraftrio.errors import UnknownTopicOrPartitionError
+from kraftrio.errors import TopicExistsError, UnknownTopicOrPartitionError
 from kraftrio.testing import KafkaBroker, KafkaWorld, WaitTimedOut
 
 DAY_S = 86_400
@@ -64,6 +64,25 @@ async def test_a_leader_is_lost(kafka_world: KafkaWorld) -> None:
     kafka_world.node(leader).start()
     await kafka_world.healthy()
     assert [record.value for record in await kafka_world.records("orders")] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("killed_after_ms", [12, 15, 18, 21])
+@pytest.mark.parametrize("node", [1, 2])
+async def test_a_topic_is_created_while_a_node_dies(
+    kafka_world: KafkaWorld, node: int, killed_after_ms: int
+) -> None:
+    """A topic that is there when its creation is sent again is no other's."""
+
+    async def kill() -> None:
+        await trio.sleep(killed_after_ms / 1000)
+        kafka_world.node(node).kill()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kill)
+        await kafka_world.create_topic("orders", partitions=2)
+    assert len((await kafka_world.topics())["orders"].partitions) == 2
+    with pytest.raises(TopicExistsError):
+        await kafka_world.create_topic("orders")
 
 
 async def test_an_answer_is_lost(kafka_world: KafkaWorld) -> None:

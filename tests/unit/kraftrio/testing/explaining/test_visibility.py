@@ -39,8 +39,8 @@ async def test_above_the_high_watermark(kafka_world: KafkaWorld) -> None:
     await kafka_world.create_topic("orders", partitions=1)
     leader = await _leader(kafka_world)
     follower = leader % 3 + 1
-    kafka_world.node(follower).pause()
     async with Producer(kafka_world.bootstrap_servers, acks=1) as producer:
+        kafka_world.node(follower).pause()
         sent = await (await producer.send("orders", b"one"))
     await trio.sleep(1)
     answer = kafka_world.explain(sent).visibility

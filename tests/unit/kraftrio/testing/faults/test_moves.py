@@ -17,9 +17,13 @@ from kraftrio.testing import KafkaWorld
 async def _member(
     world: KafkaWorld, protocol: Literal["classic", "consumer"] = "classic"
 ) -> AsyncIterator[tuple[list[bytes | None], list[str]]]:
-    """A member of the group "billing": what it has read, and its listener's calls."""
+    """A member of the group "billing", once it has its partitions.
+
+    What it has read, and its listener's calls.
+    """
     read: list[bytes | None] = []
     calls: list[str] = []
+    listener = _Listener(calls)
 
     async def consume() -> None:
         async with Consumer(
@@ -28,13 +32,14 @@ async def _member(
             group_protocol=protocol,
             auto_offset_reset="earliest",
         ) as consumer:
-            await consumer.subscribe("orders", listener=_Listener(calls))
+            await consumer.subscribe("orders", listener=listener)
             async for record in consumer.committed():
                 read.extend([record.value])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(consume)
         await world.group("billing").stable(members=1)
+        await listener.is_assigned.wait()
         yield read, calls
         nursery.cancel_scope.cancel()
 
@@ -42,8 +47,10 @@ async def _member(
 class _Listener(RebalanceListener):
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
+        self.is_assigned = trio.Event()
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.is_assigned.set()
         self._calls.append(f"assigned {len(partitions)}")
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
