@@ -35,13 +35,14 @@ from kraftrio.broker.config.describe import (
     describe_loggers,
     describe_topic,
 )
-from kraftrio.broker.config.dynamic_config import DynamicConfig
-from kraftrio.broker.config.types import PropertyError
+from kraftrio.broker.config.dynamic_config import DynamicConfig, broker_key
+from kraftrio.broker.config.types import ConfigKey, ConfigType, PropertyError, format_value
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
 from kraftrio.broker.security.authorizer import AclOperation
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import listed
 from kraftrio.broker.server.slices.sliced_work import Work
+from kraftrio.kraft_meta.controller.configuration_control import edited_list
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -60,6 +61,7 @@ from kraftrio.wire.messages.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResourceResponse,
@@ -313,15 +315,31 @@ class ConfigHandlers:
         return None
 
     def _changed_broker_configs(self, resource: IncrementalAlterConfigsResource) -> dict[str, str]:
-        """What a broker's dynamic configs will be; lists are checked when the controller merges."""
+        """What a broker's dynamic configs will be."""
         image = self._metadata.image
         configs = dict(image.config(BROKER, resource.resource_name))
         for one in resource.configs:
             if one.config_operation == DELETE:
                 configs.pop(one.name, None)
-            elif one.config_operation != SUBTRACT and one.value is not None:
+            elif one.config_operation == SET and one.value is not None:
                 configs[one.name] = one.value
+            elif (key := broker_key(one.name)) is not None and one.value is not None:
+                configs[one.name] = self._edited_list(key, configs.get(one.name), one)
         return configs
+
+    def _edited_list(
+        self, key: ConfigKey, current: str | None, change: IncrementalAlterableConfig
+    ) -> str:
+        """A list of a broker with items appended or subtracted."""
+        if key.type is not ConfigType.LIST:
+            operation = _OPERATIONS[change.config_operation].lower()
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Config value {operation} is not allowed for config key: {change.name}",
+            )
+        if current is None:
+            current = format_value(self._dynamic.current.values.get(change.name, key.default))
+        return edited_list(current or "", change.config_operation, change.value or "")
 
     def _check_broker_change(self, name: str, configs: Mapping[str, str]) -> None:
         if name:
@@ -455,7 +473,7 @@ def _check_keys(resource: _AlterResource, without_value: list[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if without_value:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for: {','.join(without_value)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without_value)}"
         )
 
 

@@ -21,6 +21,7 @@ from kraftrio.broker.config.types import (
     PropertyError,
     format_value,
     invalid,
+    parse_value,
     read_sheet,
 )
 from kraftrio.broker.log.log_config import LogConfig
@@ -161,31 +162,30 @@ def log_config(topic_overrides: Mapping[str, str], broker_config: BrokerConfig) 
     return config if smaller is None else replace(config, segment_bytes=int(smaller))
 
 
-def _check_throttled(name: str, items: list[str]) -> None:
+def _parse_throttled(key: ConfigKey, text: str) -> list[str]:
+    items = parse_value(key.type, key.name, text)
+    assert isinstance(items, list)
     if items in ([], ["*"]) or all(_REPLICA.match(item) for item in items):
-        return
+        return items
     raise invalid(
-        name,
+        key.name,
         f"[{', '.join(items)}]",
-        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        f"{key.name} must be the literal '*' or a list of replicas in the following format: "
         f"[partitionId]:[brokerId],[partitionId]:[brokerId],...",
     )
 
 
 def parse_topic_configs(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
     """Parse the settings of a topic, each by its rule; PropertyError where one is not allowed."""
-    values = {}
+    values: dict[str, ConfigValue] = {}
     for name, text in configs.items():
         key = TOPIC_KEYS.get(name)
         if key is None:
             raise PropertyError(f"Unknown topic config name: {name}")
-        if key.name == "cleanup.policy":  # Kafka keeps a list that names a policy twice
-            text = ",".join(dict.fromkeys(item.strip() for item in text.split(",")))
-        values[name] = key.parse(text)
         if name in _THROTTLED:
-            items = values[name]
-            assert isinstance(items, list)
-            _check_throttled(name, items)
+            values[name] = _parse_throttled(key, text)
+        else:
+            values[name] = key.parse(text)
     return values
 
 

@@ -89,6 +89,8 @@ class ConfigKey:
     def parse(self, text: str | None) -> ConfigValue:
         """Parse and check a text; PropertyError when it is not allowed."""
         value = None if text is None else parse_value(self.type, self.name, text)
+        if isinstance(value, list):  # what it names again is ignored, as in Kafka
+            value = list(dict.fromkeys(value))
         self.check(self.name, value)
         return value
 
@@ -177,25 +179,35 @@ def alternatives_check(allowed: str) -> Validator:
     return check
 
 
+def _items_check(name: str, value: ConfigValue) -> None:
+    """Allow lists without empty items."""
+    if isinstance(value, list) and "" in value:
+        raise _empty_item(name)
+
+
+def _empty_item(name: str) -> PropertyError:
+    return PropertyError(f"Configuration '{name}' values must not be empty.")
+
+
 def words_check(words: list[str], *, any_case: bool = False) -> Validator:
-    """Allow the words given: one of them, or a list without repetitions."""
+    """Allow the words given: one of them, or a list of them."""
 
     def check(name: str, value: ConfigValue) -> None:
         if value is None:
             return
         items = value if isinstance(value, list) else [str(value)]
         for item in items:
+            if not item and isinstance(value, list):
+                raise _empty_item(name)
             if (item.lower() if any_case else item) not in words:
                 raise invalid(name, item, f"String must be one of: {', '.join(words)}")
-        if len(set(items)) != len(items):
-            raise invalid(name, ",".join(items), "The list must not name an item twice")
 
     return check
 
 
-def _validator(allowed: str) -> Validator:
+def _validator(kind: ConfigType, allowed: str) -> Validator:
     if not allowed:
-        return _no_check
+        return _items_check if kind is ConfigType.LIST else _no_check
     if ".." in allowed:
         if "," in allowed:
             return alternatives_check(allowed)
@@ -218,7 +230,7 @@ def _read_key(line: str, doc: str) -> ConfigKey:
         name=name,
         type=kind,
         default=None if default == "null" else parse_value(kind, name, default),
-        check=_validator(allowed),
+        check=_validator(kind, allowed),
         doc=doc,
         importance=Importance(importance),
         update_mode=_MODES.get(last, UpdateMode.READ_ONLY),

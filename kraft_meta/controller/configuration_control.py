@@ -45,8 +45,8 @@ S = TypeVar("S", AlterConfigsResourceResponse, IncrementalAlterConfigsResourceRe
 
 _SET: Final = 0
 _DELETE: Final = 1
-_APPEND: Final = 2
-_SUBTRACT: Final = 3
+APPEND: Final = 2
+SUBTRACT: Final = 3
 
 _MAX_VALUE_BYTES: Final = 0x7FFF  # of a string of the protocol
 
@@ -119,16 +119,12 @@ def _check_keys(names: list[str]) -> None:
         )
 
 
-def check_resource(resource: ConfigResource, context: DecisionContext) -> None:
-    """Raise unless configurations may be set on the resource."""
+def _check_resource(resource: ConfigResource) -> None:
+    """Raise unless there may be such a resource."""
     if resource.type == TOPIC:
         check_topic_name(resource.name)
-        if context.image.topic(resource.name) is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
-            )
     elif resource.type == BROKER:
-        _check_broker_resource(resource.name, context)
+        _check_broker_name(resource.name)
     elif resource.type == GROUP:
         if not resource.name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -141,16 +137,24 @@ def check_resource(resource: ConfigResource, context: DecisionContext) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type}.")
 
 
-def _check_broker_resource(name: str, context: DecisionContext) -> None:
-    if not name:
-        return
-    if not (name.isascii() and name.removeprefix("-").isdigit()):
+def _check_broker_name(name: str) -> None:
+    if name and not (name.isascii() and name.removeprefix("-").isdigit()):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Invalid broker id '{name}': it must be an integer."
         )
-    node_id = int(name)
-    if context.image.broker(node_id) is None and node_id not in context.config.controller_ids:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
+
+
+def _check_exists(resource: ConfigResource, context: DecisionContext) -> None:
+    """Raise unless the topic or the node is there."""
+    name = resource.name
+    if resource.type == TOPIC and context.image.topic(name) is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+    if resource.type == BROKER and name:
+        node_id = int(name)
+        if context.image.broker(node_id) is None and node_id not in context.config.controller_ids:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def _replace_configs(
@@ -160,9 +164,9 @@ def _replace_configs(
     nulls = [config.name for config in data.configs if config.value is None]
     if nulls:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         )
-    check_resource(resource, context)
+    _check_resource(resource)
     new = {config.name: config.value for config in data.configs if config.value is not None}
     return _records_to(resource, new, context)
 
@@ -178,9 +182,9 @@ def _change_configs(
     ]
     if nulls:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         )
-    check_resource(resource, context)
+    _check_resource(resource)
     new = dict(context.image.config(resource.type, resource.name))
     for config in data.configs:
         value = _new_value(resource, config, new.get(config.name), context)
@@ -202,7 +206,7 @@ def _new_value(
         return config.value
     if operation == _DELETE:
         return None
-    if operation in (_APPEND, _SUBTRACT):
+    if operation in (APPEND, SUBTRACT):
         return _edited_list(resource, config, current, context)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}.")
 
@@ -213,7 +217,7 @@ def _edited_list(
     current: str | None,
     context: DecisionContext,
 ) -> str:
-    operation = "APPEND" if config.config_operation == _APPEND else "SUBTRACT"
+    operation = "APPEND" if config.config_operation == APPEND else "SUBTRACT"
     if not context.validator.is_list(resource.type, config.name):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -221,14 +225,7 @@ def _edited_list(
         )
     if current is None:
         current = context.validator.default_value(resource.type, config.name)
-    items = _list_items(current or "")
-    for item in _list_items(config.value or ""):
-        if config.config_operation == _APPEND:
-            if item not in items:
-                items.append(item)
-        elif item in items:
-            items.remove(item)
-    value = ",".join(items)
+    value = edited_list(current or "", config.config_operation, config.value or "")
     if len(value.encode()) > _MAX_VALUE_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -238,8 +235,22 @@ def _edited_list(
     return value
 
 
-def _list_items(value: str) -> list[str]:
-    return [item for item in (part.strip() for part in value.split(",")) if item]
+def edited_list(current: str, operation: int, value: str) -> str:
+    """Return a list with these items appended to it, or subtracted from it.
+
+    An empty item is appended, too, as in Kafka, so that it is refused like one that is set; but
+    not those at the end of the value.
+    """
+    items = [item for item in (part.strip() for part in current.split(",")) if item]
+    only_commas = value and not value.strip(",")
+    parts = [] if only_commas else value.rstrip(",").split(",")
+    for item in (part.strip() for part in parts):
+        if operation == APPEND:
+            if item not in items:
+                items.append(item)
+        elif item in items:
+            items.remove(item)
+    return ",".join(items)
 
 
 def _records_to(
@@ -247,6 +258,7 @@ def _records_to(
 ) -> list[MetadataRecord]:
     """Return the records from what a resource sets to what it should set."""
     context.validator.validate(resource.type, resource.name, new)
+    _check_exists(resource, context)  # last, as in Kafka
     current: Map[str, str] = context.image.config(resource.type, resource.name)
     records: list[MetadataRecord] = [
         ConfigRecord(resource.type, resource.name, key, None)

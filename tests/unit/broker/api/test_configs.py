@@ -299,7 +299,7 @@ def test_lists_grow_and_shrink() -> None:
         ("foo.bar", SET, "1", 40, "Unknown topic config name: foo.bar"),
         ("cleanup.policy", SET, "x,delete", 40, "compact, delete"),
         ("retention.ms", APPEND, "1", 40, "not LIST"),
-        ("retention.ms", SET, None, 42, "Null value not supported for: retention.ms"),
+        ("retention.ms", SET, None, 42, "Null value not supported for : retention.ms"),
         ("retention.ms", 9, "1", -1, ""),
     ],
 )
@@ -425,7 +425,11 @@ def test_group_settings() -> None:
         ("match", "client_id=app-.*,client_software_name=x", 0),
         ("match", "xx", 40),
         ("match", "client_id=(", 40),
+        ("match", "client_id=", 40),
+        ("match", "client_id=a=b", 40),
+        ("match", "", 0),
         ("metrics", "org.apache", 0),
+        ("metrics", "org.apache,", 40),
         ("foo", "xx", 42),
     ],
 )

@@ -61,11 +61,6 @@ from kraftrio.broker.config.config import BrokerConfig, PropertyError
             " uniform, range, once; Java classes cannot be run",
         ),
         ({"group.consumer.assignors": ""}, "it must be one or more of uniform, range"),
-        ({"group.consumer.assignors": "range,range"}, "it must be one or more of uniform, range"),
-        (
-            {"group.share.assignors": "simple,simple"},
-            "group.share.assignors is simple,simple: it must be simple;",
-        ),
     ],
 )
 def test_refused(settings: dict[str, str], sentence: str) -> None:
