@@ -167,8 +167,8 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
 
 
 def _check_match(pattern: str) -> None:
-    selector, equals, expression = pattern.partition("=")
-    if not equals or selector.strip() not in _CLIENT_SELECTORS:
+    selector, _, expression = pattern.partition("=")
+    if selector.strip() not in _CLIENT_SELECTORS or not expression or "=" in expression:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     try:
         re.compile(expression.strip())

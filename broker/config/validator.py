@@ -63,7 +63,12 @@ class NodeConfigValidator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether a setting is a list, so that APPEND and SUBTRACT make sense."""
+        """Whether a setting is a list that APPEND and SUBTRACT may change.
+
+        Those of client metrics are only set, as in Kafka.
+        """
+        if resource_type == CLIENT_METRICS:
+            return False
         found = config_key(resource_type, key)
         return found is not None and found.type is ConfigType.LIST
 

@@ -54,6 +54,10 @@ LISTS = [
     (CLIENT_METRICS, "match", SET, "client_id=a,", CONFIG, EMPTY),
     (BROKER, "log.retention.ms", APPEND, "1", CONFIG, "value append is not allowed for config key"),
     (BROKER, "log.retention.ms", SUBTRACT, "1", CONFIG, "value subtract is not allowed for config"),
+    (CLIENT_METRICS, "metrics", APPEND, "a", CONFIG, "Can't APPEND to key {0}"),
+    (CLIENT_METRICS, "metrics", SUBTRACT, "a", CONFIG, "Can't SUBTRACT to key {0}"),
+    (CLIENT_METRICS, "match", SET, "client_id=", CONFIG, "Illegal client matching pattern"),
+    (CLIENT_METRICS, "match", SET, "client_id=a=b", CONFIG, "Illegal client matching pattern"),
     (TOPIC, "retention.ms", SET, None, REQUEST, "Null value not supported for : {0}"),
 ]
 
