@@ -68,8 +68,11 @@ class Settings(Protocol):
     inter_broker_listener_name: str
     controller_quorum_voters: list[VoterAddress]
     controller_quorum_bootstrap_servers: list[HostPort]
+    log_dirs: list[str]
+    cordoned_log_dirs: list[str]
     log_retention_ms: int
     log_cleaner_threads: int
+    max_connections_per_ip: int
     max_connections_per_ip_overrides: dict[str, int]
     group_coordinator_rebalance_protocols: list[str]
     super_users: str
@@ -103,6 +106,7 @@ def check_config(config: Settings) -> None:
     _check_roles(config)
     _check_voters(config)
     _check_limits(config)
+    _check_cordoned(config)
     _check_super_users(config)
 
 
@@ -297,6 +301,22 @@ def _check_bootstrap_servers(config: Settings) -> None:
             )
 
 
+def _check_cordoned(config: Settings) -> None:
+    cordoned = config.cordoned_log_dirs
+    if "*" in cordoned:
+        if len(cordoned) > 1:
+            raise PropertyError(
+                "When cordoned.log.dirs is set to *, it must not contain other values"
+            )
+        return
+    missing = [directory for directory in cordoned if directory not in config.log_dirs]
+    if missing:
+        raise PropertyError(
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}"
+        )
+
+
 def _check_limits(config: Settings) -> None:
     for name in _INTERNAL_SEGMENTS:
         size = config.value(name)
@@ -307,6 +327,17 @@ def _check_limits(config: Settings) -> None:
             )
     if config.log_retention_ms == 0:
         raise PropertyError("log.retention.ms is 0: it must be -1 for no limit, or at least 1")
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise PropertyError(
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
+            "property is set."
+        )
+    buffer_bytes = config.value("log.cleaner.dedupe.buffer.size")
+    assert isinstance(buffer_bytes, int)
+    if config.log_cleaner_threads and buffer_bytes // config.log_cleaner_threads <= 1 << 20:
+        raise PropertyError(
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+        )
     _check_order(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
     _check_order(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
     check_groups(config.value)

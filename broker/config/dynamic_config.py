@@ -19,6 +19,7 @@ from immutables import Map
 
 from kraftrio.broker.config import listener_settings
 from kraftrio.broker.config.config import BROKER_KEYS, BrokerConfig
+from kraftrio.broker.config.dynamic_checks import check_change
 from kraftrio.broker.config.topic_config import log_config
 from kraftrio.broker.config.types import (
     ConfigKey,
@@ -114,10 +115,13 @@ class DynamicConfig:
             PropertyError: the sentence for the client.
         """
         validate_broker_configs(configs, self.static, per_broker=per_broker)
-        if per_broker:
-            changed = self._with(self.default_configs, configs)
-            for check in self._checks:
-                check(changed)
+        if not per_broker:
+            check_change(configs, self.current, self._with(configs, self.broker_configs))
+            return
+        changed = self._with(self.default_configs, configs)
+        check_change(configs, self.current, changed)
+        for check in self._checks:
+            check(changed)
 
     def _with(
         self, default_configs: Mapping[str, str], broker_configs: Mapping[str, str]

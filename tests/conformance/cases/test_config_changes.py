@@ -88,3 +88,41 @@ def test_a_value_is_judged_before_its_topic(client: RawClient) -> None:
     assert judged(client, TOPIC, name, "retention.ms", SET, "1")[0] is UNKNOWN
     assert judged(client, TOPIC, name, "retention.ms", SET, "soon")[0] is CONFIG
     assert judged(client, TOPIC, name, "no.such.config", SET, "1")[0] is CONFIG
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("num.io.threads", "17", "value should not be greater than double the current value 8"),
+        ("num.io.threads", "3", "value should be at least half the current value 8"),
+        ("num.replica.fetchers", "3", "Dynamic thread count update validation failed"),
+        ("log.cleaner.threads", "3", "Log cleaner threads cannot be increased to more than double"),
+        ("log.cleaner.dedupe.buffer.size", "1048576", "at least 1MB per cleaner thread"),
+        ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
+        ("max.connections", "0", "Invalid max.connections 0"),
+        ("max.connections.per.ip", "0", "max.connections.per.ip can be set to zero only if"),
+    ],
+)
+@pytest.mark.parametrize("name", ["1", ""])
+def test_limits_of_a_running_broker(
+    client: RawClient, name: str, key: str, value: str, words: str
+) -> None:
+    """Pools double or halve at a time, and some limits may be zero in a file alone."""
+    found, message = judged(client, BROKER, name, key, SET, value)
+    assert found is REQUEST
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("/no/such/directory", "Missing entries : /no/such/directory"),
+        ("*,/no/such/directory", "When cordoned.log.dirs is set to *"),
+    ],
+)
+def test_directories_that_cannot_be_cordoned(client: RawClient, value: str, words: str) -> None:
+    """Because this broker has no such."""
+    found, message = judged(client, BROKER, "1", "cordoned.log.dirs", SET, value)
+    assert found is REQUEST
+    assert words in message
+    assert judged(client, BROKER, "1", "cordoned.log.dirs", SET, "*") == (NONE, "")

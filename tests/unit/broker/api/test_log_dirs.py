@@ -74,7 +74,8 @@ def test_cordoned_folders_are_marked() -> None:
     """A cordoned folder says so; * stands for all."""
     for cordoned, marks in (("/b", [False, True]), ("*", [True, True]), ("", [False, False])):
         found = [LogDirectory("/a", {}), LogDirectory("/b", {})]
-        results = _log_dirs({"cordoned.log.dirs": cordoned}, found, None).results
+        settings = {"log.dirs": "/a,/b", "cordoned.log.dirs": cordoned}
+        results = _log_dirs(settings, found, None).results
         assert [one.is_cordoned for one in results] == marks
 
 
