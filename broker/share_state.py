@@ -28,20 +28,6 @@ NO_DELIVERY_COMPLETE_COUNT: Final = -1
 
 _INT32_DIGITS: Final = 10
 
-# What Kafka says of some errors where nothing more is said; tools and logs of brokers show it.
-_MESSAGES: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
-    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
-    ErrorCode.FENCED_LEADER_EPOCH: (
-        "The leader epoch in the request is older than the epoch on the broker."
-    ),
-    ErrorCode.FENCED_STATE_EPOCH: (
-        "The share coordinator rejected the request because the share-group state epoch did not "
-        "match."
-    ),
-}
-
 
 class SharePartitionKey(NamedTuple):
     """A partition as one share group reads it."""
@@ -96,11 +82,6 @@ class ShareStateWrite(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: Sequence[ShareStateBatch] = ()
-
-
-def message_of(code: ErrorCode) -> str:
-    """The message beside an error code."""
-    return _MESSAGES.get(code, code.text)
 
 
 def read_coordinator_key(text: str) -> SharePartitionKey:

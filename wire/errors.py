@@ -50,6 +50,11 @@ class ErrorCode(IntEnum):
         """Whether clients retry the same request after this error, as Kafka's own clients do."""
         return self in _RETRIABLE
 
+    @property
+    def sentence(self) -> str:
+        """What stands beside the code in a response that says nothing more about the failure."""
+        return _SENTENCES.get(self, self.text)
+
     UNKNOWN_SERVER_ERROR = -1, "unexpected server error"
     NONE = 0, "no error"
     OFFSET_OUT_OF_RANGE = 1, "the offset is outside of the log"
@@ -189,6 +194,34 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132, "the topology epoch is outdated"
     SHARE_SESSION_LIMIT_REACHED = 133, "too many share sessions"
 
+
+# In Kafka's words, which its tools print and people's scripts look for.
+_SENTENCES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the "
+        "message was sent to an incompatible broker. See the broker logs for more details."
+    ),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation Token authorization failed.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.FENCED_LEADER_EPOCH: (
+        "The leader epoch in the request is older than the epoch on the broker."
+    ),
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "The throttling quota has been exceeded.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+    ErrorCode.FENCED_STATE_EPOCH: (
+        "The share coordinator rejected the request because the share-group state epoch did not "
+        "match."
+    ),
+}
 
 _RETRIABLE = frozenset(
     {

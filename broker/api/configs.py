@@ -447,7 +447,7 @@ def _describe_failure(
 ) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=error.code,
-        error_message=error.code.text if error.message is None else error.message,
+        error_message=error.code.sentence if error.message is None else error.message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

@@ -42,7 +42,7 @@ def create_acls(request: CreateAclsRequest, context: DecisionContext) -> Control
     created: dict[bytes, MetadataRecord] = {}
     results = []
     for creation in request.creations:
-        result = AclCreationResult(error_message=None)
+        result = AclCreationResult()
         try:
             acl = _new_acl(creation)
         except KafkaError as error:

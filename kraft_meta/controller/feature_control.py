@@ -68,7 +68,7 @@ def update_features(request: UpdateFeaturesRequest, context: DecisionContext) ->
     results = []
     if context.api_version <= 1:
         results = [
-            UpdatableFeatureResult(feature=update.feature, error_message=None)
+            UpdatableFeatureResult(feature=update.feature, error_message="NONE")
             for update in request.feature_updates
         ]
     if request.validate_only:

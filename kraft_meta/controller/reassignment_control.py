@@ -61,7 +61,7 @@ def alter_partition_reassignments(
                 record = _alter_one(image, partition, wanted, context, may_resize=may_resize)
             except KafkaError as error:
                 result.error_code = error.code
-                result.error_message = error.message or error.code.text
+                result.error_message = error.message
                 continue
             if record is not None:
                 records.append(record)

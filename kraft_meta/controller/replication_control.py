@@ -235,7 +235,7 @@ def elect_leaders(request: ElectLeadersRequest, context: DecisionContext) -> Con
                     PartitionResult(
                         partition_id=index,
                         error_code=error.code,
-                        error_message=error.message or error.code.text,
+                        error_message=error.message or error.code.sentence,
                     )
                 )
                 continue

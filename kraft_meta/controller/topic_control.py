@@ -128,14 +128,13 @@ def _create_topic(
 
 
 def _topic_configs(topic: CreatableTopic, context: DecisionContext) -> dict[str, str]:
-    configs: dict[str, str] = {}
-    for config in topic.configs:
-        if config.value is None:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"Null value not supported for topic configs: {config.name}",
-            )
-        configs[config.name] = config.value
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    configs = {config.name: config.value for config in topic.configs if config.value is not None}
     context.validator.validate(TOPIC, topic.name, configs)
     return configs
 

@@ -121,5 +121,5 @@ def _failed(name: str | None, topic_id: bytes, error: KafkaError) -> DeletableTo
         name=name,
         topic_id=topic_id,
         error_code=error.code,
-        error_message=error.message or error.code.text,
+        error_message=error.message or error.code.sentence,
     )

@@ -59,7 +59,7 @@ def describe_quorum(
                 partition = DescribeQuorumResponsePartitionData(
                     partition_index=data.partition_index,
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+                    error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.sentence,
                 )
             else:
                 partition = _metadata_partition(core, wall_ms, now_ms)
@@ -102,7 +102,7 @@ def _metadata_partition(
     if core is None or not isinstance(role, Leader):
         return DescribeQuorumResponsePartitionData(
             error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            error_message=ErrorCode.NOT_LEADER_OR_FOLLOWER.text,
+            error_message=ErrorCode.NOT_LEADER_OR_FOLLOWER.sentence,
             leader_id=-1 if core is None else core.leader_id,
             leader_epoch=0 if core is None else core.epoch,
             high_watermark=-1,

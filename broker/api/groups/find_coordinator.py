@@ -81,7 +81,9 @@ class FindCoordinatorHandler:
         code = found.error_code
         return FindCoordinatorResponse(
             error_code=code,
-            error_message="NONE" if code is ErrorCode.NONE else found.error_message or code.text,
+            error_message="NONE"
+            if code is ErrorCode.NONE
+            else found.error_message or code.sentence,
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -90,7 +92,9 @@ class FindCoordinatorHandler:
     def _find(self, key_type: int, key: str, context: RequestContext) -> Coordinator:
         coordinator = self._coordinators.get(key_type)
         if coordinator is None:
-            return _no_coordinator(key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.text)
+            return _no_coordinator(
+                key, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST.sentence
+            )
         refusal = _refusal(key_type, key, context)
         if refusal is not ErrorCode.NONE:
             return _no_coordinator(key, refusal)

@@ -37,7 +37,6 @@ from kraftrio.broker.share_state import (
     NO_START_OFFSET,
     SharePartitionKey,
     SharePartitionState,
-    message_of,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.share_groups import (
@@ -114,7 +113,7 @@ class ShareGroupOffsetHandlers:
                 return Outcome(response=error)
 
         return self._coordinator.write(
-            group_id, decide, lambda code: KafkaError(code, message_of(code))
+            group_id, decide, lambda code: KafkaError(code, code.sentence)
         )
 
     # --- DescribeShareGroupOffsets ---
@@ -148,7 +147,7 @@ class ShareGroupOffsetHandlers:
         except KafkaError as error:
             answer.error_code, answer.error_message = (
                 error.code,
-                error.message or message_of(error.code),
+                error.message or error.code.sentence,
             )
             return answer
         answer.topics[:0] = yield from self._describe_topics(group_id, described)
@@ -309,7 +308,7 @@ class ShareGroupOffsetHandlers:
                         AlterShareGroupOffsetsResponsePartition(
                             partition_index=one.partition_index,
                             error_code=code,
-                            error_message=message_of(code),
+                            error_message=code.sentence,
                         )
                         for one in partitions
                     ],
@@ -329,7 +328,7 @@ class ShareGroupOffsetHandlers:
             for partition in topic.partitions:
                 code = failed.get((topic.topic_id, partition.partition_index))
                 if partition.error_code is ErrorCode.NONE and code is not None:
-                    partition.error_code, partition.error_message = code, message_of(code)
+                    partition.error_code, partition.error_message = code, code.sentence
         if codes and not failed:
             noted = self._write(
                 states.group_id,
@@ -413,7 +412,7 @@ class ShareGroupOffsetHandlers:
 
 
 def _error(code: ErrorCode) -> KafkaError:
-    return KafkaError(code, message_of(code))
+    return KafkaError(code, code.sentence)
 
 
 def _may(context: RequestContext, operation: AclOperation, topic: str) -> bool:
@@ -427,7 +426,7 @@ def _deleted(
         topic_name=name,
         topic_id=topic_id,
         error_code=code,
-        error_message=None if code is ErrorCode.NONE else message_of(code),
+        error_message=None if code is ErrorCode.NONE else code.sentence,
     )
 
 
@@ -438,7 +437,7 @@ def _no_offset(
         partition_index=index,
         start_offset=NO_START_OFFSET,
         error_code=code,
-        error_message=None if code is ErrorCode.NONE else message_of(code),
+        error_message=None if code is ErrorCode.NONE else code.sentence,
     )
 
 
@@ -466,7 +465,7 @@ def _described_partition(
         end = ends[topic_partition]
         if isinstance(end, ErrorCode):
             return DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=end, error_message=message_of(end)
+                partition_index=index, error_code=end, error_message=end.sentence
             )
         described.lag = _lag(end, state)
     return described

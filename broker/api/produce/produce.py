@@ -382,7 +382,7 @@ class ProduceHandlers:
             log = self._hosted.online(topic_partition).log
         except KafkaError as error:
             answer.error_code = error.code
-            answer.error_message = error.message or error.code.text
+            answer.error_message = error.message or error.code.sentence
             return answer
         answer.active_producers = [
             ProducerState(

@@ -181,7 +181,9 @@ class ShareStateHandlers:
 
 
 _REFUSED: Deferred[Answer] = Deferred.completed(
-    KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.text)
+    KafkaError(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.sentence
+    )
 )
 
 

@@ -152,7 +152,7 @@ def _check_creation(topic: CreatableTopic, context: RequestContext, _metadata: M
     if _may_change_topics(context, AclOperation.CREATE, topic.name):
         return None
     return CreatableTopicResult(
-        name=topic.name, error_code=_NOT_AUTHORIZED, error_message=_NOT_AUTHORIZED.text
+        name=topic.name, error_code=_NOT_AUTHORIZED, error_message="Authorization failed."
     )
 
 
@@ -195,7 +195,7 @@ def _not_deleted(name: str | None, topic_id: bytes) -> DeletableTopicResult:
         name=name,
         topic_id=topic_id,
         error_code=_NOT_AUTHORIZED,
-        error_message=_NOT_AUTHORIZED.text,
+        error_message=_NOT_AUTHORIZED.sentence,
     )
 
 
@@ -205,7 +205,7 @@ def _check_partitions(
     if context.may(AclOperation.ALTER, ResourceType.TOPIC, topic.name):
         return None
     return CreatePartitionsTopicResult(
-        name=topic.name, error_code=_NOT_AUTHORIZED, error_message=_NOT_AUTHORIZED.text
+        name=topic.name, error_code=_NOT_AUTHORIZED, error_message=_NOT_AUTHORIZED.sentence
     )
 
 
@@ -219,7 +219,9 @@ def _check_configs(
     code = config_refusal(context, AclOperation.ALTER_CONFIGS, kind, name)
     if code is ErrorCode.NONE:
         return None
-    return answer(error_code=code, error_message=code.text, resource_type=kind, resource_name=name)
+    return answer(
+        error_code=code, error_message=code.sentence, resource_type=kind, resource_name=name
+    )
 
 
 _KINDS: Final[dict[type[Any], _EntryApi]] = {

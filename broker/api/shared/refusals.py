@@ -45,7 +45,7 @@ def refuse(api_key: int, request: Any, code: ErrorCode) -> Any:
     if isinstance(request, AlterReplicaLogDirsRequest):
         return _refused_moves(request, code)
     if isinstance(request, AlterUserScramCredentialsRequest):  # by user, whatever was to be done
-        return error_response(request, code, code.text)
+        return error_response(request, code, code.sentence)
     response_class = APIS[ApiKey(api_key)].response
     if _has_error(response_class) and type(request) not in _IN_ENTRIES_TOO:
         return _with_error(response_class(), code)
@@ -59,7 +59,7 @@ def _has_error(response_class: type) -> bool:
 def _with_error(response: Any, code: ErrorCode) -> Any:
     response.error_code = code
     if hasattr(response, _ERROR_MESSAGE):
-        response.error_message = code.text
+        response.error_message = code.sentence
     return response
 
 

@@ -48,7 +48,6 @@ from kraftrio.broker.share_state import (
     SharePartitionKey,
     SharePartitionState,
     ShareStateWrite,
-    message_of,
 )
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.primitives import Buffer
@@ -346,4 +345,4 @@ def _check_state_epoch(stored: StoredPartition, state_epoch: int) -> None:
 
 
 def _error(code: ErrorCode) -> KafkaError:
-    return KafkaError(code, message_of(code))
+    return KafkaError(code, code.sentence)

@@ -93,3 +93,13 @@ def test_protocol_errors_are_no_kafka_errors() -> None:
     for cls in (RemoteProtocolError, LocalProtocolError):
         assert issubclass(cls, ProtocolError)
         assert not issubclass(cls, KafkaError)
+
+
+def test_what_stands_beside_a_code_in_a_response() -> None:
+    """Kafka's words where it has some, or else ours."""
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (refused.sentence, refused.text) == (
+        "Topic authorization failed.",
+        "not authorized for the topic",
+    )
+    assert ErrorCode.of_peer(9999).sentence == ErrorCode.of_peer(9999).text

@@ -21,7 +21,6 @@ from kraftrio.broker.coordinator.groups.share.state_progress import (
     joined,
 )
 from kraftrio.broker.coordinator.outcome import CoordinatorRecord, Now, Outcome
-from kraftrio.broker.share_state import message_of
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequestTopic,
@@ -106,7 +105,7 @@ class ShareStates:
                     AlterShareGroupOffsetsResponsePartition(
                         partition_index=index,
                         error_code=code,
-                        error_message=None if code is ErrorCode.NONE else message_of(code),
+                        error_message=None if code is ErrorCode.NONE else code.sentence,
                     )
                 )
             answers.append(answer)
@@ -150,7 +149,7 @@ class ShareStates:
                     DeleteShareGroupOffsetsResponseTopic(
                         topic_name=name,
                         error_code=code,
-                        error_message=message_of(code) if topic is None else reason,
+                        error_message=code.sentence if topic is None else reason,
                     )
                 )
         outcome = self._store(group, group.states.with_deleting(deleted.keys()))
@@ -217,7 +216,7 @@ def _progress(group: ShareGroup) -> StateProgress:
 
 def _check_empty(group: ShareGroup) -> None:
     if group.members:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, message_of(ErrorCode.NON_EMPTY_GROUP))
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.sentence)
 
 
 def partitions_of(states: StatesToInitialize) -> Mapping[bytes, frozenset[int]]:

@@ -61,9 +61,9 @@ def delete(context: ControllerContext, *filters: DeleteAclsFilter) -> DeleteAcls
 def test_acls_are_created_once() -> None:
     """Again, in the same request or in a later one, is success without a record."""
     context = ControllerContext()
-    assert create(context, creation("a"), creation("b"), creation("a")) == [(0, None)] * 3
+    assert create(context, creation("a"), creation("b"), creation("a")) == [(0, "")] * 3
     assert len(context.last_records) == 2
-    assert create(context, creation("b"), creation("c")) == [(0, None)] * 2
+    assert create(context, creation("b"), creation("c")) == [(0, "")] * 2
     assert len(context.last_records) == 1
     assert set(context.image.acls.values()) == {
         Acl(2, name, 3, "User:a", "*", 3, 3) for name in "abc"
@@ -95,7 +95,7 @@ def test_an_acl_that_cannot_be_is_refused_alone(changes: dict[str, Any], reason:
     """The others of its request are created."""
     context = ControllerContext()
     results = create(context, creation("a"), creation(**changes), creation("b"))
-    assert results == [(0, None), (ErrorCode.INVALID_REQUEST, reason), (0, None)]
+    assert results == [(0, ""), (ErrorCode.INVALID_REQUEST, reason), (0, "")]
     assert {acl.resource_name for acl in context.image.acls.values()} == {"a", "b"}
 
 
@@ -148,7 +148,7 @@ def test_the_next_leader_decides_on_the_same_acls() -> None:
     context = ControllerContext()
     create(context, creation("a"))
     context.fail_over()
-    assert create(context, creation("a")) == [(0, None)]
+    assert create(context, creation("a")) == [(0, "")]
     assert context.last_records == []
     assert len(delete(context, acl_filter()).filter_results[0].matching_acls) == 1
     assert not context.image.acls

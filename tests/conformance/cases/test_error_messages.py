@@ -1,0 +1,84 @@
+"""The words beside error codes, which tools print and people's scripts look for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftrio.wire.errors import ErrorCode
+from kraftrio.wire.messages.admin import (
+    AlterPartitionReassignmentsRequest,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kraftrio.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.conformance.cases.raw_client import RawClient
+
+NOT_HOSTED = "This server does not host this topic-partition."
+
+
+def test_topics_that_are_not_there(client: RawClient, unique_topic: Callable[[], str]) -> None:
+    """By name and by id."""
+    topics = [DeleteTopicState(name=unique_topic()), DeleteTopicState(topic_id=bytes(15) + b"x")]
+    answers = client.call(DeleteTopicsRequest(topics=topics, timeout_ms=5000), 6).responses
+    assert sorted((int(one.error_code), one.error_message) for one in answers) == [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED),
+        (ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
+    ]
+
+
+def test_leaders_and_replicas_that_need_no_change(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """An election that is not needed says so; a reassignment that is not there says nothing."""
+    topic = new_topic()
+    elected = client.call(
+        ElectLeadersRequest(
+            topic_partitions=[TopicPartitions(topic=topic, partitions=[0])], timeout_ms=5000
+        ),
+        2,
+    )
+    (result,) = elected.replica_election_results
+    assert [one.error_message for one in result.partition_result] == [
+        "Leader election not needed for topic partition."
+    ]
+    partition = ReassignablePartition(partition_index=0, replicas=None)
+    cancelled = client.call(
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=topic, partitions=[partition])], timeout_ms=5000
+        ),
+        1,
+    )
+    (answer,) = cancelled.responses[0].partitions
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        None,
+    )
+
+
+def test_a_kind_of_resource_that_there_is_not(client: RawClient) -> None:
+    """Such a request is called malformed."""
+    resource = DescribeConfigsResource(resource_type=3, resource_name="x", configuration_keys=None)
+    (found,) = client.call(DescribeConfigsRequest(resources=[resource]), 4).results
+    assert found.error_code is ErrorCode.INVALID_REQUEST
+    assert found.error_message.startswith("This most likely occurs because of a request being")
+
+
+def test_new_topics_with_settings_that_are_null(
+    client: RawClient, unique_topic: Callable[[], str]
+) -> None:
+    """All of them are named."""
+    configs = [CreatableTopicConfig(name=name, value=None) for name in ("flush.ms", "segment.ms")]
+    topic = CreatableTopic(name=unique_topic(), num_partitions=1, replication_factor=1)
+    topic.configs = configs
+    (answer,) = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.INVALID_CONFIG,
+        "Null value not supported for topic configs: flush.ms,segment.ms",
+    )
