@@ -266,7 +266,10 @@ class ProduceHandlers:
                 if code is not None:
                     return _refusal(data, code, _SEND_EARLIER_FIRST), -1
             self._note_refusal(requested, data, error.code)
-            return _refusal(data, _known_to_version(error.code, context), error.message), -1
+            answer = _refusal(data, _known_to_version(error.code, context), error.message)
+            if error.code in _BY_PRODUCER_STATE:
+                answer.log_start_offset = self._replicas.log(topic_partition).log_start_offset
+            return answer, -1
         if self._refused and (batch := sequenced(records)) is not None:
             self._refused.accepted(requested, batch)
         answer = PartitionProduceResponse(

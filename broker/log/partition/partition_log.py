@@ -220,7 +220,7 @@ class PartitionLog:
                 return AppendInfo(
                     duplicate.base_offset,
                     duplicate.last_offset,
-                    duplicate.timestamp if config.log_append_time else -1,
+                    duplicate.timestamp,
                     self.log_start_offset,
                     True,
                     duplicate.timestamp,

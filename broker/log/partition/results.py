@@ -13,7 +13,7 @@ class AppendInfo(NamedTuple):
 
     base_offset: int
     last_offset: int
-    log_append_time_ms: int  # -1 for topics of CreateTime
+    log_append_time_ms: int  # -1 for topics of CreateTime, but for a duplicate its timestamp
     log_start_offset: int
     duplicate: bool
     max_timestamp: int

@@ -221,6 +221,31 @@ def test_a_retry_shows_the_original_append_time(
     assert again.log_append_time_ms == first.log_append_time_ms
 
 
+def test_a_retry_shows_the_timestamp_of_its_batch(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """On a topic with CreateTime, where the first answer has no append time."""
+    topic = new_topic()
+    batch = sequenced(new_producer_id(client), 0)
+    assert produce(client, topic, bytes(batch)).log_append_time_ms == -1
+    again = produce(client, topic, bytes(batch))
+    assert again.log_append_time_ms == next(iter_headers(batch)).max_timestamp
+
+
+def test_a_producers_mistake_comes_with_the_start_of_the_log(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """As what was written does."""
+    topic, producer_id = new_topic(), new_producer_id(client)
+    assert produce(client, topic, sequenced(producer_id, 0, epoch=1)).error_code == NONE
+    for wrong, code in (
+        (sequenced(producer_id, 9, epoch=1), OUT_OF_ORDER),
+        (sequenced(producer_id, 1, epoch=0), ErrorCode.INVALID_PRODUCER_EPOCH),
+    ):
+        answer = produce(client, topic, wrong)
+        assert (answer.error_code, answer.log_start_offset) == (code, 0)
+
+
 def test_an_unknown_producer_may_begin_anywhere(
     client: RawClient, new_topic: Callable[..., str]
 ) -> None:
