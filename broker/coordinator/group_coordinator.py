@@ -28,6 +28,7 @@ def group_coordinator(
     properties: GroupProperties,
     group_settings: GroupSettingsPort,
     new_uuid: Callable[[], str],
+    new_member_id: Callable[[], str],
     initializer: ShareStateInitializer,
     *,
     replicas: Replicas,
@@ -39,7 +40,8 @@ def group_coordinator(
 
     Args:
         group_settings: of single groups.
-        new_uuid: makes the part of a member id that no other has.
+        new_uuid: makes the part of a classic member's id that no other has.
+        new_member_id: makes ids of members of consumer groups.
         initializer: has the states of share groups initialized.
     """
     settings = CoordinatorSettings(
@@ -50,7 +52,7 @@ def group_coordinator(
         commit_timeout_ms=properties.offsets_commit_timeout_ms,
         compression=Compression(properties.offsets_topic_compression_codec),
     )
-    kinds = group_kinds(properties, group_settings, new_uuid, metadata, initializer)
+    kinds = group_kinds(properties, group_settings, new_uuid, new_member_id, metadata, initializer)
     coordinator: GroupCoordinator = CoordinatorRuntime(
         settings,
         lambda _partition, _leader_epoch: GroupShard(properties, kinds),

@@ -39,9 +39,10 @@ from kraftrio.broker.replica.verification.end_waits import EndWaits
 from kraftrio.broker.replica.verification.verification import TransactionVerification
 from kraftrio.broker.server.slices.sliced_work import SlicedWork
 from kraftrio.kraft_meta.metadata.image import GROUP
+from kraftrio.kraft_meta.quorum.active_controller import new_uuid
 from kraftrio.net.link import LinkSettings
 from kraftrio.wire.messages.quorum import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from kraftrio.wire.primitives import TopicPartition
+from kraftrio.wire.primitives import TopicPartition, uuid_to_text
 
 _ALLOCATE_PRODUCER_IDS_VERSION = 0
 _DIAL_BACKOFF = ExponentialBackoff(20, 1000)
@@ -136,6 +137,7 @@ class Coordination:
             node.config,
             self.group_settings,
             lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+            lambda: uuid_to_text(new_uuid(rng)),
             self.initializer,
             replicas=self._replicas,
             timers=node.timers,

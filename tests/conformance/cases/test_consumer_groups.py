@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ from kraftrio.wire.messages.groups import (
 from tests.conformance.broker_process import Broker
 from tests.conformance.cases.calls import create_topic, wait_for_coordinator
 from tests.conformance.cases.consumer_member import LEAVES_AS_STATIC, ConsumerMember, settle
-from tests.conformance.cases.members import Member
+from tests.conformance.cases.members import Member, subscription
 from tests.conformance.cases.raw_client import RawClient
 
 NONE = ErrorCode.NONE
@@ -211,6 +212,17 @@ def test_groups_of_the_other_protocol(member: MakeMember, topic: str) -> None:
     newcomer = member()
     newcomer.group = classic.group
     assert newcomer.join().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_the_broker_names_members_as_java_does(member: MakeMember, topic: str) -> None:
+    """A uuid in base64 that no tool takes for an option: of old clients, and of classic ones."""
+    one = member(member_id="")
+    named = one.join(version=0)
+    classic = Member(one.client, one.group)
+    classic.protocols = (("range", subscription(topic)),)
+    classic.get_member_id()
+    for member_id in (named.member_id, classic.member_id):
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", member_id or "")
 
 
 def test_patterns_are_resolved_by_the_broker(

@@ -83,7 +83,7 @@ class ClassicMembers:
         if self._conversions.policy is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         attempt = JoinAttempt(request, client, None)
-        member_id = request.member_id or self._parts.new_uuid()
+        member_id = request.member_id or self._parts.new_member_id()
         check_room(group, member_id, self._parts.properties.group_consumer_max_size)
         names = [name for name, _ in attempt.protocols]
         if not group.supports_classic(request.protocol_type, names):

@@ -101,7 +101,7 @@ class ConsumerGroups:
         properties: GroupProperties,
         settings: GroupSettingsPort,
         deadlines: DeadlineQueue,
-        new_uuid: Callable[[], str],
+        new_member_id: Callable[[], str],
         metadata: MetadataCache,
         times: HeartbeatTimes,
         hashes: TopicHashes,
@@ -117,7 +117,7 @@ class ConsumerGroups:
             assignors={
                 name: CONSUMER_ASSIGNORS[name] for name in properties.group_consumer_assignors
             },
-            new_uuid=new_uuid,
+            new_member_id=new_member_id,
         )
         conversions, updates = Conversions(parts), MemberUpdates(parts)
         self._parts = parts

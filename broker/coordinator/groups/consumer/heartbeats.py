@@ -137,7 +137,7 @@ class ConsumerHeartbeats:
     ) -> ConsumerMember:
         """Return the member that a request is of, as it was before."""
         is_join = request.member_epoch == JOIN_EPOCH
-        member_id = request.member_id or self._parts.new_uuid()
+        member_id = request.member_id or self._parts.new_member_id()
         instance_id = request.instance_id
         if instance_id is None:
             known = group.members.get(member_id)

@@ -23,7 +23,7 @@ class Parts:
     Attributes:
         registry: the shard's groups of all kinds.
         assignors: by name; the first one is the default.
-        new_uuid: makes ids that no other member has.
+        new_member_id: makes ids that no other member has, as a Java client does.
     """
 
     registry: GroupRegistry
@@ -34,7 +34,7 @@ class Parts:
     times: HeartbeatTimes
     timers: MemberTimers
     assignors: dict[str, Assignor]
-    new_uuid: Callable[[], str]
+    new_member_id: Callable[[], str]
 
     @property
     def default_assignor(self) -> str:

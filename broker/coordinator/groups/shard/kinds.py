@@ -27,6 +27,7 @@ def group_kinds(
     properties: GroupProperties,
     settings: GroupSettingsPort,
     new_uuid: Callable[[], str],
+    new_member_id: Callable[[], str],
     metadata: MetadataCache,
     initializer: StateInitializer,
 ) -> KindDirectory:
@@ -34,7 +35,8 @@ def group_kinds(
 
     Args:
         settings: of single groups.
-        new_uuid: makes ids that no other member has.
+        new_uuid: makes the part of a classic member's id that no other has.
+        new_member_id: makes ids of members of consumer groups.
         metadata: the topics that groups read.
         initializer: initializes the states of share groups.
     """
@@ -58,7 +60,7 @@ def group_kinds(
                 properties,
                 settings,
                 deadlines,
-                new_uuid,
+                new_member_id,
                 metadata,
                 consumer_times,
                 hashes,

@@ -351,6 +351,7 @@ class BrokerStandIn:
             self.properties,
             self.settings,
             lambda: f"uuid{next(self._uuids)}",
+            lambda: f"id{next(self._uuids)}",
             ShareStateInitializer(self.share_states),
             replicas=self.replicas,
             timers=self.timers,

@@ -127,6 +127,7 @@ class TransactionStandIn:
             GroupProperties(offsets_topic_num_partitions=4),
             Settings(),
             lambda: "uuid",
+            lambda: "id",
             ShareStateInitializer(NoShareCoordinators()),
             replicas=self.replicas,
             timers=self.timers,

@@ -133,7 +133,9 @@ class GroupContext:
         self.carry_out(self.shard.on_loaded(self.now))
 
     def _new_shard(self) -> GroupShard:
-        kinds = group_kinds(self.properties, self.settings, self._new_uuid, self.metadata, self)
+        kinds = group_kinds(
+            self.properties, self.settings, self._new_uuid, self._new_member_id, self.metadata, self
+        )
         return GroupShard(self.properties, kinds)
 
     def initialize(self, states: StatesToInitialize) -> None:
@@ -143,6 +145,10 @@ class GroupContext:
     def _new_uuid(self) -> str:
         self._uuids += 1
         return f"uuid{self._uuids}"
+
+    def _new_member_id(self) -> str:
+        self._uuids += 1
+        return f"id{self._uuids}"
 
     @property
     def group(self) -> ClassicGroup:

@@ -71,7 +71,7 @@ def test_a_full_request_is_answered_with_the_assignment(context: ConsumerContext
 
 def test_the_broker_makes_the_id_in_version_0(context: ConsumerContext) -> None:
     """Since version 1 the client does, and an empty one is refused."""
-    assert context.join("", api_version=0).member_id == "uuid1"
+    assert context.join("", api_version=0).member_id == "id1"
     assert context.refused("", 0, topics=["topic"], owned={}, rebalance_timeout_ms=1) == (
         ErrorCode.INVALID_REQUEST,
         "MemberId can't be empty.",

@@ -59,7 +59,9 @@ def records(partition: int) -> Iterator[Record]:
 def _new_shard() -> GroupShard:
     properties = Properties()
     initializer = ShareStateInitializer(NoShareCoordinators())
-    kinds = group_kinds(properties, Settings(), lambda: "uuid", MetadataCache(), initializer)
+    kinds = group_kinds(
+        properties, Settings(), lambda: "uuid", lambda: "id", MetadataCache(), initializer
+    )
     return GroupShard(properties, kinds)
 
 
