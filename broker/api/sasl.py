@@ -4,7 +4,8 @@ Behaviour (Kafka's)
 - Where clients log in by SASL they may do so again before their session ends (KIP-368), as the
   same user by the same mechanism; the answers are those of the first login. One that fails is
   reported, and its connection ends.
-- Elsewhere, and less than a second after the last time: ILLEGAL_SASL_STATE, no mechanisms.
+- Elsewhere, where sessions have no end, and less than a second after the last time:
+  ILLEGAL_SASL_STATE, no mechanisms.
 
 The first login is not served here, but before (`server/admission/sasl_admission`).
 

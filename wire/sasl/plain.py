@@ -41,10 +41,12 @@ def parse_plain(response: bytes) -> PlainMessage:
     except UnicodeDecodeError as error:
         raise RemoteProtocolError("the PLAIN message is not UTF-8") from error
     if len(parts) != _PART_COUNT:
-        raise RemoteProtocolError(f"the PLAIN message has {len(parts)} parts, not three")
+        raise RemoteProtocolError(
+            f"Invalid SASL/PLAIN response: expected {_PART_COUNT} tokens, got {len(parts)}"
+        )
     message = PlainMessage(*parts)
     if not message.user:
-        raise RemoteProtocolError("the PLAIN message names no user")
+        raise RemoteProtocolError("Authentication failed: username not specified")
     if not message.password:
-        raise RemoteProtocolError("the PLAIN message has no password")
+        raise RemoteProtocolError("Authentication failed: password not specified")
     return message

@@ -138,7 +138,8 @@ class Authenticator:
             raise self._failed("SaslHandshake comes in the middle of a login")
         is_again = self._state is _State.LOGGED_IN
         now_ms = self._monotonic_ms()
-        if is_again and self._began_ms is not None and now_ms - self._began_ms < _LEAST_INTERVAL_MS:
+        is_early = self._began_ms is not None and now_ms - self._began_ms < _LEAST_INTERVAL_MS
+        if is_again and (self._expires_at_ms is None or is_early):
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
         names = self._sasl.names
         offered = self._sasl.mechanisms.get(mechanism)

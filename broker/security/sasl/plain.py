@@ -15,6 +15,7 @@ from kraftrio.broker.security.sasl.exchange import (
     AuthenticatedUser,
     LoginFailed,
 )
+from kraftrio.wire.errors import RemoteProtocolError
 from kraftrio.wire.sasl.plain import parse_plain
 
 _USER_PREFIX = "user_"
@@ -39,7 +40,10 @@ class PlainExchange:
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         """Check the password."""
-        message = parse_plain(response)
+        try:
+            message = parse_plain(response)
+        except RemoteProtocolError as error:
+            raise LoginFailed(str(error), str(error)) from error
         password = self._users.get(message.user)
         # Compared in any case, in a time that says nothing about the password.
         is_right = hmac.compare_digest((password or "").encode(), message.password.encode())

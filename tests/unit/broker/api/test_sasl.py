@@ -92,20 +92,20 @@ async def test_a_client_that_fails_to_log_in_again_is_answered_and_disconnected(
 ) -> None:
     """Also one that logs in as another user. The audit log has it."""
     with caplog.at_level(logging.INFO, "kraftrio.audit"):
-        async with sasl_server() as server:
+        async with sasl_server(connections_max_reauth_ms="60000") as server:
             await log_in_by_hand(server, token)
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("login refused host=127.0.0.1 listener=L mechanism=PLAIN reason=")
 
 
 async def test_a_client_that_changes_the_mechanism_is_answered_and_disconnected() -> None:
-    async with sasl_server() as server:
+    async with sasl_server(connections_max_reauth_ms="60000") as server:
         await log_in_by_hand(server, b"n,,n=alice,r=x", "SCRAM-SHA-256")
 
 
 async def test_nothing_else_is_served_in_the_middle_of_a_login() -> None:
     async with (
-        sasl_server() as server,
+        sasl_server(connections_max_reauth_ms="60000") as server,
         server.connection("PLAIN", "alice", "secret") as connection,
     ):
         await connection.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, 10)
@@ -115,7 +115,7 @@ async def test_nothing_else_is_served_in_the_middle_of_a_login() -> None:
 
 async def test_a_login_again_in_the_same_second_is_not_taken() -> None:
     async with (
-        sasl_server() as server,
+        sasl_server(connections_max_reauth_ms="60000") as server,
         server.connection("PLAIN", "alice", "secret") as connection,
     ):
         for _ in range(2):

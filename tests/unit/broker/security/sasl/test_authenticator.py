@@ -168,6 +168,15 @@ def test_the_same_user_may_log_in_again() -> None:
     logins.it.check(ApiKey.FETCH)
 
 
+def test_nobody_logs_in_again_where_sessions_have_no_end() -> None:
+    logins = Logins()
+    logins.log_in("alice")
+    logins.sleep(5000)
+    refusal = logins.it.handshake("A")
+    assert (refusal.error_code, refusal.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    logins.it.check(ApiKey.FETCH)
+
+
 def test_a_login_again_begins_once_a_second() -> None:
     logins = Logins(5000)
     logins.log_in("alice")

@@ -30,3 +30,19 @@ def test_others_are_not(message: str) -> None:
     assert "secret" not in refused.value.client_message + refused.value.reason
     if message.startswith("\0"):
         assert refused.value.client_message == "Authentication failed: Invalid username or password"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        ("\0alice\0a\0b", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        ("\0\0secret", "Authentication failed: username not specified"),
+        ("\0alice\0", "Authentication failed: password not specified"),
+    ],
+)
+def test_what_is_told_of_a_message_that_lacks_something(message: str, words: str) -> None:
+    """In Kafka's words, so that an empty password in a client's file is seen there."""
+    with pytest.raises(LoginFailed) as refused:
+        PlainExchange(USERS).evaluate(message.encode(), 0)
+    assert refused.value.client_message == words
