@@ -85,7 +85,7 @@ class DelegationTokenHandlers:
             AclOperation.CREATE_TOKENS, Resource(ResourceType.USER, f"{owner_type}:{owner_name}")
         ):
             refusal = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-        elif any(renewer.principal_type != _USER for renewer in request.renewers):
+        elif not owner_type or any(one.principal_type != _USER for one in request.renewers):
             refusal = ErrorCode.INVALID_PRINCIPAL_TYPE
         if refusal is ErrorCode.NONE:
             return self._forward(request, context)

@@ -85,4 +85,6 @@ def _record(alteration: _Alteration, context: DecisionContext) -> MetadataRecord
     if iterations > MAX_ITERATIONS:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     salt, salted = bytes(alteration.salt), bytes(alteration.salted_password)
+    if not salted:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty")
     return credential_record(user, credential_of(mechanism, salted, salt, iterations))

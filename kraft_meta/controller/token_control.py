@@ -131,7 +131,7 @@ class TokenControl:
         if settings.secret_key is None:
             response.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
             return ControllerResult([], response)
-        if any(renewer.principal_type != _USER for renewer in message.renewers):
+        if not owner_type or any(one.principal_type != _USER for one in message.renewers):
             response.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
             return ControllerResult([], response)
         lifetime_ms = settings.max_lifetime_ms

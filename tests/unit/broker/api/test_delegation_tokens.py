@@ -146,6 +146,15 @@ def test_a_token_of_one_s_own_needs_no_right_another_s_does() -> None:
     assert cluster.ask(refused).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
+def test_an_owner_has_a_type() -> None:
+    """Or the token would be nobody's, whom no rule names."""
+    cluster = Cluster()
+    untyped = CreateDelegationTokenRequest(owner_principal_name="alice", max_lifetime_ms=-1)
+    right = (AclOperation.CREATE_TOKENS, Resource(ResourceType.USER, ":alice"))
+    assert cluster.ask(untyped, "alice", right).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+    assert not cluster.context.image.delegation_tokens
+
+
 def test_a_token_is_renewed_and_ended_by_its_owner() -> None:
     cluster = Cluster()
     made = cluster.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1))

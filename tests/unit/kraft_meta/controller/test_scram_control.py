@@ -24,13 +24,15 @@ DONE = (ErrorCode.NONE, None)
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-def upsert(user: str, mechanism: int = SHA_256, iterations: int = 4096) -> ScramCredentialUpsertion:
+def upsert(
+    user: str, mechanism: int = SHA_256, iterations: int = 4096, salted: bytes = b"salted"
+) -> ScramCredentialUpsertion:
     return ScramCredentialUpsertion(
         name=user,
         mechanism=mechanism,
         iterations=iterations,
         salt=b"salt",
-        salted_password=b"salted",
+        salted_password=salted,
     )
 
 
@@ -74,6 +76,11 @@ def test_credentials_are_made_replaced_and_deleted() -> None:
         (delete("u", 3), ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
         (upsert("u", iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
         (upsert("u", iterations=16385), ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
+        (
+            upsert("u", salted=b""),
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            "Salted password must not be empty",
+        ),
         (
             delete("u"),
             ErrorCode.RESOURCE_NOT_FOUND,

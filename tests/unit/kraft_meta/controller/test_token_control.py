@@ -92,6 +92,11 @@ def test_renewers_are_users() -> None:
     assert create(cluster(), renewers=[group]).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
+def test_an_owner_has_a_type() -> None:
+    made = create(cluster(), owner_principal_name="bob")
+    assert made.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
 def test_a_token_is_renewed_up_to_its_longest_life() -> None:
     context = cluster()
     bob = CreatableRenewers(principal_type="User", principal_name="bob")
