@@ -53,7 +53,7 @@ class ErrorCode(IntEnum):
     @property
     def sentence(self) -> str:
         """What stands beside the code in a response that says nothing more about the failure."""
-        return _SENTENCES.get(self, self.text)
+        return _SENTENCES.get(self) or f"{self.text[:1].upper()}{self.text[1:]}."
 
     UNKNOWN_SERVER_ERROR = -1, "unexpected server error"
     NONE = 0, "no error"

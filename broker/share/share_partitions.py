@@ -91,9 +91,8 @@ class SharePartitions:
         topic = self._metadata.topic_name(named.topic_id)
         if topic is not None:
             self._hosted.leader(TopicPartition(topic, named.partition))
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        )
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise KafkaError(code, code.sentence)
 
     def _on_end(self, led: LedSharePartition) -> None:
         if self._led.get(led.key) is led:

@@ -233,7 +233,7 @@ class _StateAnswers:
         index, answer = answered
         fields: dict[str, Any] = {}
         if isinstance(answer, ErrorCode):
-            message = f"Unable to {kind.doing}: {answer.text}"
+            message = f"Unable to {kind.doing}: {answer.sentence}"
             fields = {"error_code": answer, "error_message": message}
         elif isinstance(answer, KafkaError):
             fields = {"error_code": answer.code, "error_message": answer.message}

@@ -168,7 +168,7 @@ class StreamsGroups:
             answer, records = self._heartbeats.serve(request, sender, now)
         except KafkaError as error:
             refused = StreamsGroupHeartbeatResponse(
-                error_code=error.code, error_message=error.message or error.code.text
+                error_code=error.code, error_message=error.message or error.code.sentence
             )
             return Outcome(response=HeartbeatResult(refused))
         return Outcome(records=records, replay=True, response=answer, stable=True)

@@ -38,6 +38,8 @@ def test_old_requests_delete_by_names() -> None:
         ("a", ErrorCode.NONE),
         ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
+    (_, unknown) = response.responses
+    assert unknown.error_message == "This server does not host this topic-partition."
 
 
 def test_refused_deletions() -> None:

@@ -60,7 +60,7 @@ def test_find_coordinator_creates_the_offsets_topic() -> None:
     request = FindCoordinatorRequest(key="group")
     found = ask(broker, request, 2)
     assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-    assert found.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.text
+    assert found.error_message == "The coordinator is not available."
     assert broker.created_topics == [CONSUMER_OFFSETS]
     broker.metadata.add_topic(CONSUMER_OFFSETS, b"_" * 16, 4, leader=-1)
     assert ask(broker, request, 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -186,7 +186,7 @@ def test_requests_about_nothing_are_answered_with_nothing(request_: Any) -> None
 def test_another_broker_coordinates(request_: Any, doing: str) -> None:
     refused = only(ShareStandIn(lead=False).request(request_))
     assert refused.error_code is ErrorCode.NOT_COORDINATOR
-    assert refused.error_message == f"Unable to {doing}: {ErrorCode.NOT_COORDINATOR.text}"
+    assert refused.error_message == f"Unable to {doing}: {ErrorCode.NOT_COORDINATOR.sentence}"
 
 
 def test_only_brokers_may_ask() -> None:
