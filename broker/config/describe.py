@@ -6,8 +6,9 @@ Pure functions from the settings in force to response entries. Kafka's rules:
 - Only a setting's own name decides: log.retention.ms stays "default" when log.retention.hours was
   set, though its value follows; synonyms before the own name are dropped.
 - A value is shown as it was understood (007 as 7), its synonyms as they were written.
-- Internal settings are hidden, a topic's unless the topic sets them; values that must not be shown
-  are null.
+- Internal settings are hidden unless the broker or the topic sets them; values that must not be
+  shown are null, and so are those of settings that are not the broker's own: unknown ones, and the
+  authorizer's.
 Called by `api/configs` and `config/validator`.
 """
 
@@ -47,6 +48,8 @@ GROUP_SOURCE: Final = 8
 _WITHOUT_DEFAULT = frozenset({"node.id", "process.roles", "controller.listener.names"})
 # Setting one of these sets both.
 _NODE_IDS = ("node.id", "broker.id")
+# Not settings of Kafka's broker, but of the authorizer that it loads.
+_OF_THE_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
 
 def _own_first(
@@ -58,9 +61,14 @@ def _own_first(
     return found
 
 
+def _shown_key(name: str) -> ConfigKey | None:
+    """Return what is known of a broker property; None: it is shown without its value."""
+    return None if name in _OF_THE_AUTHORIZER else broker_key(name)
+
+
 def broker_synonyms(name: str, dynamic: DynamicConfig) -> list[DescribeConfigsSynonym]:
     """Return every place that sets a broker property, the one that counts first."""
-    key = broker_key(name)
+    key = _shown_key(name)
     secret = key is None or key.sensitive
     setting = setting_of(name)
     names = BROKER_SYNONYMS.get(name, (name,)) if setting is None else (name, setting)
@@ -82,7 +90,7 @@ def broker_synonyms(name: str, dynamic: DynamicConfig) -> list[DescribeConfigsSy
         text = format_value(dynamic.static.node_id)
         found.append(DescribeConfigsSynonym(name=name, value=text, source=STATIC_BROKER_SOURCE))
     for synonym in names:
-        known = BROKER_KEYS.get(synonym)
+        known = None if synonym in _OF_THE_AUTHORIZER else BROKER_KEYS.get(synonym)
         if known is not None and known.default is not None and synonym not in _WITHOUT_DEFAULT:
             found.append(
                 DescribeConfigsSynonym(
@@ -169,7 +177,7 @@ def _unknown_key(name: str) -> ConfigKey:
 def _broker_entry(
     name: str, value: str | None, synonyms: list[DescribeConfigsSynonym]
 ) -> DescribeConfigsResourceResult:
-    key = broker_key(name)
+    key = _shown_key(name)
     if key is None:
         entry = _entry(_unknown_key(name), None, synonyms, read_only=True)
         entry.is_sensitive = True
@@ -180,11 +188,11 @@ def _broker_entry(
 
 
 def describe_broker(dynamic: DynamicConfig) -> list[DescribeConfigsResourceResult]:
-    """Describe this broker: every property, and the dynamic ones that are set."""
+    """Describe this broker: every property, and whatever else is set, known or not."""
     names = [key.name for key in BROKER_KEYS.values() if not key.internal]
     static = dynamic.static.originals
-    others = {*dynamic.broker_configs, *dynamic.default_configs, *filter(setting_of, static)}
-    names += sorted(others - set(BROKER_KEYS))
+    others = {*dynamic.broker_configs, *dynamic.default_configs, *static}
+    names += sorted(others - set(names))
     entries = []
     for name in names:
         if name in BROKER_KEYS:

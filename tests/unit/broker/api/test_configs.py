@@ -199,6 +199,22 @@ def test_internal_settings_are_hidden() -> None:
     assert describe(ClusterContext(), BROKER, "1", ["unstable.api.versions.enable"]).configs == []
 
 
+def test_whatever_the_broker_was_started_with_is_described() -> None:
+    """An internal setting with its value; unknown ones and the authorizer's without."""
+    hidden = {"super.users": "User:a", "allow.everyone.if.no.acl.found": "true", "my.plugin": "x"}
+    cluster = ClusterContext({"unstable.api.versions.enable": "true", **hidden})
+    internal = entry(cluster, BROKER, "1", "unstable.api.versions.enable")
+    assert (internal.value, internal.config_source, internal.is_sensitive) == ("true", 4, False)
+    assert synonyms(internal) == [
+        ("unstable.api.versions.enable", "true", 4),
+        ("unstable.api.versions.enable", "false", 5),
+    ]
+    for name in hidden:
+        found = entry(cluster, BROKER, "1", name)
+        assert (found.value, found.config_source, found.is_sensitive) == (None, 4, True)
+        assert (found.read_only, synonyms(found)) == (True, [(name, None, 4)])
+
+
 def test_dynamic_broker_settings_take_effect() -> None:
     """The cluster's default is overridden by the broker's own, both by nothing else."""
     cluster = ClusterContext()
