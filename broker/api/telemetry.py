@@ -16,7 +16,6 @@ from kraftrio.base.clock import Clock
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.metrics.telemetry.client_metrics import ClientMetrics
 from kraftrio.broker.metrics.telemetry.subscriptions import (
-    DEFAULT_INTERVAL_MS,
     ClientIdentity,
     TelemetrySubscription,
     subscription_for,
@@ -72,9 +71,7 @@ class TelemetryHandlers:
         try:
             subscription = self._subscription(instance_id, _identity(instance_id, context))
         except KafkaError as error:
-            return GetTelemetrySubscriptionsResponse(
-                error_code=error.code, push_interval_ms=DEFAULT_INTERVAL_MS
-            )
+            return GetTelemetrySubscriptionsResponse(error_code=error.code, push_interval_ms=0)
         return GetTelemetrySubscriptionsResponse(
             client_instance_id=instance_id,
             subscription_id=subscription.subscription_id,

@@ -95,8 +95,10 @@ class ClientMetrics:
         if known is None:
             known = _Client(identity, subscription, now_ms)
         else:
-            is_early = now_ms - known.asked_ms < subscription.interval_ms * _EARLY
-            if is_early and not known.may_ask_again and known.pushed_ms is None:
+            last_ms = max(known.asked_ms, known.pushed_ms or 0)
+            is_early = now_ms - last_ms < subscription.interval_ms * _EARLY
+            is_changed = subscription.subscription_id != known.subscription.subscription_id
+            if is_early and not (known.may_ask_again or is_changed):
                 self._clients[instance_id] = known
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             known.subscription, known.asked_ms, known.may_ask_again = subscription, now_ms, False
@@ -125,8 +127,14 @@ class ClientMetrics:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if client is None:
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
-        self._check(client, subscription_id, compression, len(data), now_ms, max_bytes, terminating)
-        client.pushed_ms, client.has_ended = now_ms, terminating
+        wanted = subscription_for(client.identity, self._resources())
+        if _is_early(client, wanted, now_ms) and not terminating:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        client.pushed_ms = now_ms  # also if it is refused: the next one is to wait
+        _check(client, wanted, subscription_id, compression)
+        if len(data) > max_bytes:
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+        client.has_ended = terminating
         try:
             if compression:
                 data = decompress(Compression(compression), data, max_bytes)
@@ -139,34 +147,6 @@ class ClientMetrics:
             if code is ErrorCode.MESSAGE_TOO_LARGE:
                 code = ErrorCode.TELEMETRY_TOO_LARGE
             raise KafkaError(code, error.message) from error
-
-    def _check(
-        self,
-        client: _Client,
-        subscription_id: int,
-        compression: int,
-        size_bytes: int,
-        now_ms: float,
-        max_bytes: int,
-        terminating: bool,
-    ) -> None:
-        wanted = subscription_for(client.identity, self._resources())
-        last_ms = client.pushed_ms
-        if (
-            last_ms is not None
-            and last_ms > client.asked_ms
-            and now_ms - last_ms < wanted.interval_ms * _EARLY
-            and not terminating
-        ):
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        if subscription_id != wanted.subscription_id:
-            client.may_ask_again = True
-            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
-        if not 0 <= compression <= max(Compression):
-            client.may_ask_again = True
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if size_bytes > max_bytes:
-            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
 
     def _keep(self, client: _Client, point: PushedPoint) -> None:
         """Note a value, if there is room."""
@@ -220,6 +200,31 @@ class ClientMetrics:
                 if family.is_counter == is_counter:
                     family.series.append(({**dict(labels), **identity}, value))
         return iter(found.values())
+
+
+def _is_early(client: _Client, wanted: TelemetrySubscription, now_ms: float) -> bool:
+    """Whether a client pushes again too soon; one may follow each answer to what it asked."""
+    last_ms = client.pushed_ms
+    return (
+        last_ms is not None
+        and last_ms > client.asked_ms
+        and now_ms - last_ms < wanted.interval_ms * _EARLY
+        and wanted.subscription_id == client.subscription.subscription_id
+    )
+
+
+def _check(
+    client: _Client, wanted: TelemetrySubscription, subscription_id: int, compression: int
+) -> None:
+    """Refuse what was pushed for another subscription or cannot be read, and let it ask again."""
+    code = ErrorCode.NONE
+    if subscription_id != wanted.subscription_id:
+        code = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    elif not 0 <= compression <= max(Compression):
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if code is not ErrorCode.NONE:
+        client.may_ask_again = True
+        raise KafkaError(code)
 
 
 def _word(text: str) -> str:

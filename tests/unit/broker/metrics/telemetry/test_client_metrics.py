@@ -99,11 +99,14 @@ def test_refusals() -> None:
     assert clients.refused(instance_id=bytes(16)) is ErrorCode.INVALID_REQUEST
     assert clients.refused(subscription_id=5) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     clients.ask()  # at once: the error asked it to
+    clients.now_ms += 1
     assert clients.refused(compression=9) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert clients.refused() is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "refused ones count"
+    clients.now_ms += INTERVAL_MS
     assert clients.refused(bytes(10_001)) is ErrorCode.TELEMETRY_TOO_LARGE
-    clients.now_ms = 1
+    clients.now_ms += INTERVAL_MS
     clients.push(b"")
-    clients.now_ms = 2
+    clients.now_ms += 1
     assert clients.refused() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     clients.push(b"", terminating=True)
     assert clients.refused() is ErrorCode.INVALID_REQUEST, "it has ended"
@@ -112,11 +115,31 @@ def test_refusals() -> None:
         clients.ask(b"d" * 16)
 
 
-def test_a_push_for_a_changed_subscription_is_refused() -> None:
+def test_who_pushes_does_not_ask() -> None:
+    """Until an interval has passed since the last push."""
     clients = Clients()
     clients.ask()
+    clients.now_ms += INTERVAL_MS
+    clients.push(b"")
+    clients.now_ms += 1
+    with pytest.raises(KafkaError, match="THROTTLING_QUOTA_EXCEEDED"):
+        clients.ask()
+    clients.now_ms += INTERVAL_MS
+    clients.ask()
+
+
+def test_a_push_for_a_changed_subscription_is_refused() -> None:
+    """At once, and the client may ask at once."""
+    clients = Clients()
+    clients.ask()
+    clients.now_ms += INTERVAL_MS
+    clients.push(b"")
     clients.resources[0]["metrics"] = "a."
+    clients.now_ms += 1
     assert clients.refused() is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    clients.ask()
+    clients.resources[0]["metrics"] = "b."
+    clients.ask()
 
 
 def test_bounds() -> None:
