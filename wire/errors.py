@@ -198,6 +198,7 @@ class ErrorCode(IntEnum):
 # In Kafka's words, which its tools print and people's scripts look for.
 _SENTENCES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
