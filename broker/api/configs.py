@@ -36,13 +36,19 @@ from kraftrio.broker.config.describe import (
     describe_topic,
 )
 from kraftrio.broker.config.dynamic_config import DynamicConfig, broker_key
-from kraftrio.broker.config.types import ConfigKey, ConfigType, PropertyError, format_value
+from kraftrio.broker.config.types import ConfigKey, ConfigType, PropertyError
 from kraftrio.broker.ports import ControllerPort, LoggerPort, MetadataPort
 from kraftrio.broker.security.authorizer import AclOperation
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.request_parts import listed
 from kraftrio.broker.server.slices.sliced_work import Work
-from kraftrio.kraft_meta.controller.configuration_control import edited_list
+from kraftrio.kraft_meta.controller.configuration_control import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    edited_list,
+)
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.wire.codec.lazy_arrays import KEPT_ENTRIES, each
 from kraftrio.wire.errors import ErrorCode, KafkaError
@@ -70,7 +76,6 @@ from kraftrio.wire.messages.configs import (
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.topic_names import check_topic_name
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATIONS: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 _LISTED_TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 _AlterResource = AlterConfigsResource | IncrementalAlterConfigsResource
@@ -338,7 +343,7 @@ class ConfigHandlers:
                 f"Config value {operation} is not allowed for config key: {change.name}",
             )
         if current is None:
-            current = format_value(self._dynamic.current.values.get(change.name, key.default))
+            current = self._dynamic.text_of(change.name)
         return edited_list(current or "", change.config_operation, change.value or "")
 
     def _check_broker_change(self, name: str, configs: Mapping[str, str]) -> None:

@@ -90,7 +90,7 @@ def broker_synonyms(name: str, dynamic: DynamicConfig) -> list[DescribeConfigsSy
         text = format_value(dynamic.static.node_id)
         found.append(DescribeConfigsSynonym(name=name, value=text, source=STATIC_BROKER_SOURCE))
     for synonym in names:
-        known = None if synonym in _OF_THE_AUTHORIZER else BROKER_KEYS.get(synonym)
+        known = None if key is None else BROKER_KEYS.get(synonym)
         if known is not None and known.default is not None and synonym not in _WITHOUT_DEFAULT:
             found.append(
                 DescribeConfigsSynonym(

@@ -26,6 +26,7 @@ from kraftrio.broker.config.types import (
     ConfigValue,
     PropertyError,
     UpdateMode,
+    format_value,
     read_sheet,
 )
 from kraftrio.broker.config.without_effect import reason_without_effect
@@ -115,13 +116,19 @@ class DynamicConfig:
             PropertyError: the sentence for the client.
         """
         validate_broker_configs(configs, self.static, per_broker=per_broker)
-        if not per_broker:
-            check_change(configs, self.current, self._with(configs, self.broker_configs))
-            return
-        changed = self._with(self.default_configs, configs)
+        if per_broker:
+            changed = self._with(self.default_configs, configs)
+        else:
+            changed = self._with(configs, self.broker_configs)
         check_change(configs, self.current, changed)
-        for check in self._checks:
-            check(changed)
+        if per_broker:
+            for check in self._checks:
+                check(changed)
+
+    def text_of(self, name: str) -> str | None:
+        """What a broker property is now, as a text; None where it has no value, or is unknown."""
+        key = broker_key(name)
+        return None if key is None else format_value(self.current.values.get(name, key.default))
 
     def _with(
         self, default_configs: Mapping[str, str], broker_configs: Mapping[str, str]

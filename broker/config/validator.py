@@ -17,7 +17,7 @@ from kraftrio.broker.config.group_config import (
     validate_group_configs,
 )
 from kraftrio.broker.config.topic_config import TOPIC_KEYS, broker_default, validate_topic_configs
-from kraftrio.broker.config.types import ConfigKey, ConfigType, PropertyError, format_value
+from kraftrio.broker.config.types import ConfigKey, ConfigType, PropertyError
 from kraftrio.kraft_meta.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import CreatableTopicConfigs
@@ -74,12 +74,10 @@ class NodeConfigValidator:
 
     def default_value(self, resource_type: int, key: str) -> str | None:
         """Return what a setting is when the resource does not set it."""
-        found = config_key(resource_type, key)
-        if found is None:
-            return None
         if resource_type == BROKER:
-            return format_value(self._dynamic.current.values.get(key, found.default))
-        return broker_default(found, self._dynamic.current)
+            return self._dynamic.text_of(key)
+        found = config_key(resource_type, key)
+        return None if found is None else broker_default(found, self._dynamic.current)
 
     def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
         """Return every setting of a topic that sets these itself, for CreateTopics (KIP-525)."""

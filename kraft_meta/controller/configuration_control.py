@@ -43,10 +43,7 @@ from kraftrio.wire.topic_names import check_topic_name
 R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 S = TypeVar("S", AlterConfigsResourceResponse, IncrementalAlterConfigsResourceResponse)
 
-_SET: Final = 0
-_DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
+SET, DELETE, APPEND, SUBTRACT = range(4)
 
 _MAX_VALUE_BYTES: Final = 0x7FFF  # of a string of the protocol
 
@@ -178,7 +175,7 @@ def _change_configs(
     nulls = [
         config.name
         for config in data.configs
-        if config.value is None and config.config_operation != _DELETE
+        if config.value is None and config.config_operation != DELETE
     ]
     if nulls:
         raise KafkaError(
@@ -202,9 +199,9 @@ def _new_value(
     context: DecisionContext,
 ) -> str | None:
     operation = config.config_operation
-    if operation == _SET:
+    if operation == SET:
         return config.value
-    if operation == _DELETE:
+    if operation == DELETE:
         return None
     if operation in (APPEND, SUBTRACT):
         return _edited_list(resource, config, current, context)

@@ -105,10 +105,7 @@ class Contents:
             TopicExistsError, InvalidTopicError, ...: it cannot be created.
         """
         topic = NewTopic(name, partitions, replication_factor, dict(configs))
-        was_there = await self._is_there(name)
-        with trio.fail_after(_SERVED_DEADLINE_S):
-            await self._create(topic, was_there=was_there)
-        await self._wait_served(name)
+        await self._create(topic, was_there=await self._is_there(name))
 
     async def _is_there(self, topic: str) -> bool:
         found = await self.admin.describe_topics([topic], raise_errors=False)
@@ -116,15 +113,17 @@ class Contents:
 
     async def _create(self, topic: NewTopic, *, was_there: bool) -> None:
         """Create a topic; one that was not there, and now is, was made by an earlier attempt."""
-        while True:
-            try:
-                await self.admin.create_topics(topic)
-            except TimedOutError:
-                continue  # the controller's answer was lost: the next one tells
-            except TopicExistsError:
-                if was_there:
-                    raise
-            return
+        with trio.fail_after(_SERVED_DEADLINE_S):
+            while True:
+                try:
+                    await self.admin.create_topics(topic)
+                except TimedOutError:
+                    continue  # the controller's answer was lost: the next one tells
+                except TopicExistsError:
+                    if was_there:
+                        raise
+                break
+        await self._wait_served(topic.name)
 
     async def _wait_served(self, name: str) -> None:
         with trio.fail_after(_SERVED_DEADLINE_S):
@@ -150,7 +149,7 @@ class Contents:
     ) -> list[RecordMetadata]:
         """Write records, one for each value; a topic that is not there is created first."""
         if not await self._is_there(topic):
-            await self.create_topic(topic, -1, -1, {})
+            await self._create(NewTopic(topic), was_there=False)
         if partition is not None:
             await self.partition(TopicPartition(topic, partition))  # or the producer waits for it
         headers = list(headers)

@@ -96,9 +96,7 @@ class ClientMetrics:
             known = _Client(identity, subscription, now_ms)
         else:
             last_ms = max(known.asked_ms, known.pushed_ms or 0)
-            is_early = now_ms - last_ms < subscription.interval_ms * _EARLY
-            is_changed = subscription.subscription_id != known.subscription.subscription_id
-            if is_early and not (known.may_ask_again or is_changed):
+            if not known.may_ask_again and _is_early(known, subscription, last_ms, now_ms):
                 self._clients[instance_id] = known
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             known.subscription, known.asked_ms, known.may_ask_again = subscription, now_ms, False
@@ -128,7 +126,13 @@ class ClientMetrics:
         if client is None:
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         wanted = subscription_for(client.identity, self._resources())
-        if _is_early(client, wanted, now_ms) and not terminating:
+        pushed_ms = client.pushed_ms
+        if (
+            pushed_ms is not None
+            and pushed_ms > client.asked_ms  # one may follow each answer at once
+            and not terminating
+            and _is_early(client, wanted, pushed_ms, now_ms)
+        ):
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         client.pushed_ms = now_ms  # also if it is refused: the next one is to wait
         _check(client, wanted, subscription_id, compression)
@@ -202,15 +206,12 @@ class ClientMetrics:
         return iter(found.values())
 
 
-def _is_early(client: _Client, wanted: TelemetrySubscription, now_ms: float) -> bool:
-    """Whether a client pushes again too soon; one may follow each answer to what it asked."""
-    last_ms = client.pushed_ms
-    return (
-        last_ms is not None
-        and last_ms > client.asked_ms
-        and now_ms - last_ms < wanted.interval_ms * _EARLY
-        and wanted.subscription_id == client.subscription.subscription_id
-    )
+def _is_early(
+    client: _Client, wanted: TelemetrySubscription, last_ms: float, now_ms: float
+) -> bool:
+    """Whether a client comes again too soon; where its subscription has changed it is to know."""
+    is_same = wanted.subscription_id == client.subscription.subscription_id
+    return is_same and now_ms - last_ms < wanted.interval_ms * _EARLY
 
 
 def _check(

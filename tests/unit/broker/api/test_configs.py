@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.broker.api.configs import APPEND, DELETE, SET, SUBTRACT
+from kraftrio.kraft_meta.controller.configuration_control import APPEND, DELETE, SET, SUBTRACT
 from kraftrio.kraft_meta.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftrio.kraft_meta.metadata.records import ConfigRecord
 from kraftrio.wire.codec.message import decode, encode
