@@ -7,7 +7,6 @@ process; the rest is a real process's log.
 from __future__ import annotations
 
 import io
-import logging
 import re
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,7 +18,6 @@ import trio
 import trio.testing
 
 from kraftrio.base.deferred import Deferred
-from kraftrio.base.logging_setup import setup_logging
 from kraftrio.broker.server.context import RequestContext
 from kraftrio.broker.server.dispatch import Dispatcher
 from kraftrio.broker.server.server import ServerListener, bind
@@ -38,6 +36,7 @@ from kraftrio.wire.messages.groups import (
 from kraftrio.wire.protocol.api import ApiKey
 from tests.conformance.broker_process import Broker
 from tests.integration.wire_client import WireClient, frame_of, wait_until
+from tests.support.logged import logged
 from tests.support.server_limits import LIMITS
 
 LINE = re.compile(
@@ -48,13 +47,8 @@ LINE = re.compile(
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """The log of this process, as the command line sets it up."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    level = root.level
-    handler = setup_logging("INFO", stream)
-    yield stream
-    root.removeHandler(handler)
-    root.setLevel(level)
+    with logged() as stream:
+        yield stream
 
 
 class FaultyHandlers:

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from kraftrio.base.line_limits import KIND_LINES, LineLimits
-from kraftrio.base.logging_setup import setup_logging
+from tests.support.logged import logged
 
 
 def written(limits: LineLimits, text: str, every_s: float, until_s: float) -> list[float]:
@@ -64,13 +64,8 @@ def test_what_is_remembered_is_bounded() -> None:
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """What is logged at INFO."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    before = root.level
-    handler = setup_logging("info", stream)
-    yield stream
-    root.removeHandler(handler)
-    root.setLevel(before)
+    with logged() as stream:
+        yield stream
 
 
 def test_every_logger_is_limited(log: io.StringIO) -> None:

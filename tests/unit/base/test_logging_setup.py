@@ -16,20 +16,15 @@ from kraftrio.base.logging_setup import (
     log_event,
     log_with_stack,
     parse_level,
-    setup_logging,
 )
+from tests.support.logged import logged
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """What is logged at INFO."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    before = root.level
-    handler = setup_logging("info", stream)
-    yield stream
-    root.removeHandler(handler)
-    root.setLevel(before)
+    with logged() as stream:
+        yield stream
 
 
 def formatted(name: str, level: int, message: str, *args: object) -> str:

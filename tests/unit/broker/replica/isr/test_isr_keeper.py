@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import logging
-
 import trio
 
-from kraftrio.base.logging_setup import setup_logging
 from kraftrio.wire.errors import ErrorCode
+from tests.support.logged import logged
 from tests.unit.broker.replica.replica_context import LAG_MS, TOPIC_ID, TP, Broker, change
 
 
@@ -33,18 +30,14 @@ async def test_a_proposal_that_is_refused_over_and_over_is_logged_once(
     autojump_clock: object,
 ) -> None:
     """What is proposed and that it is not taken: a line each, not a hundred."""
-    log = io.StringIO()
-    handler = setup_logging("INFO", log)
     broker = Broker()
-    try:
+    with logged() as log:
         async with broker.running():
             broker.lead(isr=(1, 2))
             broker.fetched(3, 0)
             for round_number in range(100):
                 broker.proposed[round_number].refuse(ErrorCode.REQUEST_TIMED_OUT)
                 await trio.sleep(1)
-    finally:
-        logging.getLogger().removeHandler(handler)
     assert log.getvalue().count("propose isr") == 1
     assert log.getvalue().count("isr proposal refused") == 1
     assert log.getvalue().count("\n") == 2
