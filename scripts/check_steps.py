@@ -128,6 +128,8 @@ def run_pytest(
     # Pytest's 5 is "no tests": right under -k, where most steps have nothing to run.
     if not outcome.counts.total() and "-k" in options:
         outcome.ok = True
+    if not outcome.ok and not outcome.counts["failed"]:
+        outcome.counts["failed"] += 1  # its end did: something was left behind
     return outcome
 
 
@@ -223,7 +225,7 @@ def run_failed_again(outcome: StepResult, paths: list[str], options: list[str]) 
         outcome.unstable = outcome.failed - again.failed
         outcome.failed = again.failed
         outcome.counts["passed"] += len(outcome.unstable)
-        outcome.counts["failed"] = len(again.failed)
+        outcome.counts["failed"] = again.counts["failed"]
 
 
 def summarize(outcomes: list[StepResult]) -> bool:

@@ -348,9 +348,9 @@ class Cluster:
         with self.reachable()[0].client() as client:
             yield client
 
-    def ask(self, request: Any, version: int | None = None) -> Any:
-        """Return the answer of the first node that gives one; None if none does."""
-        for node in self.reachable():
+    def ask(self, request: Any, version: int | None = None, *, node_id: int | None = None) -> Any:
+        """Return the answer of one node, or of the first that gives one; None if none does."""
+        for node in self.reachable() if node_id is None else [self.nodes[node_id]]:
             with contextlib.suppress(OSError, ConnectionClosed), node.client() as client:
                 return client.call(request, version, timeout_s=5.0)
         return None
@@ -359,16 +359,14 @@ class Cluster:
         """Return the metadata of topics, of all without names, as some or one node knows it."""
         asked = [MetadataRequestTopic(name=name) for name in names] if names else None
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        if node_id is None:
-            response = self.ask(request)
-        else:
-            with self.nodes[node_id].client() as client:
-                response = client.call(request)
+        response = self.ask(request, node_id=node_id)
         return [] if response is None else list(response.topics)
 
-    def partition(self, topic: str, partition: int = 0) -> MetadataResponsePartition | None:
-        """Return what the metadata says about a partition; None when it knows nothing."""
-        for found in self.topics(topic):
+    def partition(
+        self, topic: str, partition: int = 0, *, node_id: int | None = None
+    ) -> MetadataResponsePartition | None:
+        """Return what some or one node knows about a partition; None when it says nothing."""
+        for found in self.topics(topic, node_id=node_id):
             for one in found.partitions:
                 if one.partition_index == partition:
                     return one
@@ -464,10 +462,12 @@ class Cluster:
         )
 
     def wait_isr(self, topic: str, wanted: set[int], partition: int = 0) -> None:
-        """Wait until a partition's in-sync replicas are these."""
+        """Wait until a partition's in-sync replicas are these, and its leader knows it."""
 
         def is_so() -> bool:
             found = self.partition(topic, partition)
+            if found is not None and found.leader_id != -1:
+                found = self.partition(topic, partition, node_id=found.leader_id)
             return found is not None and set(found.isr_nodes) == wanted
 
         self.wait_until(is_so, f"{topic}-{partition} has the in-sync replicas {wanted}")

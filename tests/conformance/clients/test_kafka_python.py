@@ -80,6 +80,7 @@ class KafkaPythonMember(ThreadMember):
     def __init__(self, client: KafkaPython, topic: str, group: str, name: str) -> None:
         super().__init__(name)
         self._library = client.library
+        self._errors = python_client("kafka.errors")
         self._topic = topic
         self._settings = {
             "bootstrap_servers": client.address,
@@ -114,7 +115,11 @@ class KafkaPythonMember(ThreadMember):
     def poll(self) -> Iterable[Received]:
         # A poll that ends between the two halves of a join loses the assignment: it gets time.
         timeout_ms = 300 if self.assignment else 3000
-        for found in self._consumer.poll(timeout_ms=timeout_ms, max_records=200).values():
+        try:
+            polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=200)
+        except self._errors.KafkaConnectionError:
+            return  # of the broker that it asked for the coordinator: poll asks again
+        for found in polled.values():
             for m in found:
                 record = Record(m.key, m.value, tuple(m.headers), m.timestamp)
                 yield Received(m.partition, m.offset, record)
