@@ -43,13 +43,14 @@ this voter votes and counts again | It has caught up. | -
 no leader is there to catch up with | A voter without its memory waits for a leader. | Start the other voters; if a majority lost its disks for good, see kraftrio recover-quorum.
 no metadata yet | A new cluster waits for voters. | Start the voters that are named.
 metadata log truncated | This node's metadata log had records that the leader's has not, as after a leader that failed. | -
-metadata log cannot be written now | The disk of the metadata log has no room: changes wait. | Make room.
+metadata log cannot be written now | The disk of the metadata log has no room, or no file can be opened: changes and votes wait. | Make room; see the limit of open files.
 metadata log can be written again | There is room. | -
 snapshot written | A snapshot of the metadata was written. | -
 snapshot installed | A snapshot was taken over from another node. | -
 snapshot fetch interrupted | The download goes on elsewhere or later. | -
 snapshot cannot be fetched | The other node refuses it. | See that both nodes run the same release.
 a snapshot cannot be written now | The disk refuses it; it is tried again. | Look at the disk of the metadata log.
+the metadata log cannot be cleaned now | There is no room, or no file, for the segment that follows; older ones stay until the next snapshot. | Make room; see the limit of open files.
 the leader's snapshot is damaged | What was downloaded cannot be read. | Look at the disk of the leader.
 registration lost, registering again | The controller does not know this broker any more. | None, unless somebody unregistered it by mistake.
 heartbeat refused | The controller refuses this broker's heartbeats. | See the reason.

@@ -49,6 +49,7 @@ MAY_OPEN = {
 PASS_WAITING_ON = {
     "broker/controller/other_clusters.py",
     "broker/server/admission/admission.py",
+    "kraft_meta/quorum/ready_writer.py",
     "kraftrio/commands/node_console.py",
     "kraftrio/testing/faults/on_demand.py",
     "kraftrio/testing/subjects.py",

@@ -4,7 +4,8 @@ Rules:
 1. Election state, then truncation, then appends, then the fsync; all but the appends in a worker
    thread. Voters sync what they append before they send anything; observers leave that to
    the operating system.
-2. Lack of space is waited out: an append does not fail for it. Every other OSError propagates, and
+2. Lack of room is waited out (room.py): neither an append nor the election state fails for it, and
+   what they come before, a vote or an answer, waits with them. Every other OSError propagates, and
    ends the node.
 
 Called by: quorum/service.py. The order is the one that raft/raft.py asks for.
@@ -14,19 +15,16 @@ Tested by: tests/unit/kraft_meta/quorum/test_service.py.
 from __future__ import annotations
 
 import logging
+from functools import partial
 
-import trio
-
-from kraftrio.base.no_room import NO_ROOM
 from kraftrio.base.threads import RunInThread
+from kraftrio.kraft_meta.quorum.room import once_there_is_room
 from kraftrio.kraft_meta.raft.ports import ElectionStateStore, ReplicatedLog
 from kraftrio.kraft_meta.raft.quorum_state import QuorumState
 from kraftrio.kraft_meta.raft.ready import Ready
 from kraftrio.kraft_meta.raft.values import LogBatch
 
 _log = logging.getLogger("kraftrio.metadata")
-
-_NO_ROOM_RETRY_S = 0.5
 
 
 class ReadyWriter:
@@ -60,17 +58,11 @@ class ReadyWriter:
 
     async def _prepare(self, ready: Ready, quorum: QuorumState) -> None:
         state, truncate_to = ready.election_state, ready.truncate_to
-        if state is None and truncate_to is None:
-            return
-
-        def prepare() -> None:
-            if state is not None:
-                self._election_store.write(state, quorum.voters.ids)
-            if truncate_to is not None:
-                self._log.truncate_to(truncate_to)
-
-        await self._run_in_thread(prepare)
+        if state is not None:
+            write = partial(self._election_store.write, state, quorum.voters.ids)
+            await once_there_is_room(partial(self._run_in_thread, write))
         if truncate_to is not None:
+            await self._run_in_thread(partial(self._log.truncate_to, truncate_to))
             _log.info(
                 "metadata log truncated to=%d leader=%d epoch=%d",
                 truncate_to,
@@ -79,19 +71,7 @@ class ReadyWriter:
             )
 
     async def _append(self, batch: LogBatch) -> int:
-        """Write a batch; when there is no space, later (rule 2)."""
-        is_waiting = False
-        while True:
-            try:
-                written = self._log.append([batch])
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
-                if not is_waiting:
-                    _log.error("metadata log cannot be written now, changes wait reason=%s", error)
-                    is_waiting = True
-                await trio.sleep(_NO_ROOM_RETRY_S)
-                continue
-            if is_waiting:
-                _log.info("metadata log can be written again")
-            return written
+        async def append() -> int:
+            return self._log.append([batch])
+
+        return await once_there_is_room(append)

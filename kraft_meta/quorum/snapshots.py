@@ -6,7 +6,8 @@ Owns: when the next one is due. Rules:
    written in a worker thread while everything else goes on, one at a time.
 2. The log is changed between two Readys only (`finish`): it then begins at the snapshot that was
    written or received.
-3. A damaged snapshot of the leader is not installed; lack of space only delays one of our own.
+3. A damaged snapshot of the leader is not installed; one for which there is no room is waited with
+   (room.py). Lack of room only delays one of our own.
 
 Called by: quorum/service.py, api/quorum.py (`read`), controller/snapshot_download.py (what becomes
 of downloads).
@@ -17,6 +18,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -27,6 +29,7 @@ from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.records import encode_record
 from kraftrio.kraft_meta.quorum.log_batches import SnapshotContents, parse_snapshot
 from kraftrio.kraft_meta.quorum.publication import MetadataPublication
+from kraftrio.kraft_meta.quorum.room import once_there_is_room
 from kraftrio.kraft_meta.quorum.settings import QuorumConfig
 from kraftrio.kraft_meta.raft.ports import ReplicatedLog
 from kraftrio.kraft_meta.raft.raft import RaftCore
@@ -186,7 +189,13 @@ class MetadataSnapshots:
         written, self._written = self._written, None
         if written is not None and written == self._log.latest_snapshot_id():
             await self._run_in_thread(self._log.flush)  # so that cleaning need not wait for it
-            self._log.clean_before(written)
+            try:
+                self._log.clean_before(written)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                # The files that stay go with those before the next snapshot.
+                _log.error("the metadata log cannot be cleaned now reason=%s", error)
             core.log.on_snapshot_written(written)
         if self._received is None or self._is_writing:
             return  # one at a time
@@ -202,17 +211,17 @@ class MetadataSnapshots:
         """Put a received snapshot in the log's place; False: it is damaged."""
         parsed: list[SnapshotContents] = []
 
-        def install() -> None:
+        def write() -> None:
             snapshot = parse_snapshot(data)
             self._log.write_snapshot(snapshot_id, *snapshot)
-            self._log.reset_to(snapshot_id)
             parsed.append(snapshot)
 
         try:
-            await self._run_in_thread(install)
+            await once_there_is_room(partial(self._run_in_thread, write))
         except KafkaError as error:
             _log.error("the leader's snapshot is damaged reason=%s", error)
             return False
+        await self._run_in_thread(partial(self._log.reset_to, snapshot_id))
         _log.info("snapshot installed offset=%d epoch=%d", *snapshot_id)
         (snapshot,) = parsed
         self.installed_total += 1

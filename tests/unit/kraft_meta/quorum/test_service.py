@@ -337,6 +337,27 @@ def test_a_vote_is_durable_before_it_is_sent() -> None:
     virtually(main)
 
 
+@pytest.mark.parametrize(("call", "code"), [("write", errno.ENOSPC), ("open", errno.EMFILE)])
+def test_a_vote_waits_for_room(call: str, code: int) -> None:
+    """The node goes on, and votes once it can note for whom."""
+
+    async def main() -> None:
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            node.fs.fail(call, "quorum-state", code)
+            answer = node.service.messages.ask(Vote(2, 1, 7, OffsetAndEpoch(0, 0), False))
+            await trio.sleep(5)
+            assert not answer.done
+            node.fs.heal()
+            response = await answer.wait()
+            assert isinstance(response, VoteReply)
+            assert response.vote_granted
+            stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
+            assert stored == ElectionState(7, -1, 2, is_proven=True)
+
+    virtually(main)
+
+
 def test_observers_do_not_sync_what_they_append() -> None:
     """Nobody counts on their copy; voters sync before they ask for more."""
 

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from kraftrio.broker.log.metadata.metadata_log import MetadataLog
+from kraftrio.kraft_meta.metadata.image import MetadataImage
 from kraftrio.kraft_meta.metadata.records import encode_record
 from kraftrio.kraft_meta.quorum.log_batches import snapshot_batches
 from kraftrio.kraft_meta.raft.messages import (
@@ -98,30 +99,65 @@ def test_a_snapshot_without_space_is_left_out() -> None:
     virtually(main)
 
 
+def test_a_log_that_cannot_be_cleaned_goes_on() -> None:
+    """No file can be opened: the log keeps its segment, which goes with the next snapshot."""
+
+    async def main() -> None:
+        node = Node(new_disk(), metadata_log_max_record_bytes_between_snapshots=3000)
+        async with node.running():
+            await node.join()
+            node.fs.fail("open", ".log", errno.EMFILE)
+            for n in range(40):
+                await node.create(f"t{n}")
+            await trio.sleep(1)
+            kept_bytes = node.log.size_bytes
+            node.fs.heal()
+            for n in range(40, 80):
+                await node.create(f"t{n}")
+            await trio.sleep(1)
+            assert node.log.size_bytes < kept_bytes
+            before = plain(node.service.image)
+            survivor = node.fs.after_crash()
+        async with Node(survivor).running() as again:
+            assert plain(again.service.image) == before
+
+    virtually(main)
+
+
+async def leaders_snapshot() -> tuple[MetadataImage, SnapshotId, bytearray]:
+    """Return what another node's image is, and its snapshot."""
+    async with Node(new_disk()).running() as origin:
+        await origin.join()
+        await origin.create("a")
+        image = origin.service.image
+    values = [encode_record(record) for record in image.to_records()]
+    snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+    return image, snapshot_id, bytearray(b"".join(snapshot_batches(snapshot_id, values, 5)))
+
+
+async def offer(node: Node, snapshot_id: SnapshotId) -> Fetch:
+    """Have the leader of epoch 7 name a snapshot; return the request that it answers with it."""
+    node.service.messages.step(BeginQuorumEpoch(2, 1, 7))
+    await trio.sleep(0.1)
+    (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+    offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
+    reply = FetchReply(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id)
+    node.service.messages.step(reply)
+    return asked
+
+
 @pytest.mark.parametrize("damage", [False, True])
 def test_a_received_snapshot_is_checked(damage: bool) -> None:
     """A whole one takes the log's place, durably; of a damaged one nothing stays."""
 
     async def main() -> None:
-        async with Node(new_disk()).running() as origin:
-            await origin.join()
-            await origin.create("a")
-            image = origin.service.image
-        values = [encode_record(record) for record in image.to_records()]
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
-        data = bytearray(b"".join(snapshot_batches(snapshot_id, values, 5)))
+        image, snapshot_id, data = await leaders_snapshot()
         if damage:
             data[len(data) // 2] ^= 1
         node = Node(new_disk(), voters=(1, 2, 3))
         async with node.running():
             service = node.service
-            service.messages.step(BeginQuorumEpoch(2, 1, 7))
-            await trio.sleep(0.1)
-            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
-            offer = FetchReply(
-                2, 1, 7, 2, asked.fetch_offset, asked.last_fetched_epoch, snapshot_id=snapshot_id
-            )
-            service.messages.step(offer)
+            asked = await offer(node, snapshot_id)
             await trio.sleep(0.1)
             assert node.wanted == [(2, snapshot_id)]
             service.snapshots.on_received(snapshot_id, data)
@@ -141,27 +177,38 @@ def test_a_received_snapshot_is_checked(damage: bool) -> None:
     virtually(main)
 
 
+def test_a_received_snapshot_waits_for_room() -> None:
+    """Nothing of it takes space meanwhile; then it takes the log's place."""
+
+    async def main() -> None:
+        image, snapshot_id, data = await leaders_snapshot()
+        node = Node(new_disk(), voters=(1, 2, 3))
+        async with node.running():
+            await offer(node, snapshot_id)
+            await trio.sleep(0.1)
+            node.fs.fail("write", ".checkpoint", errno.ENOSPC)
+            node.service.snapshots.on_received(snapshot_id, data)
+            await trio.sleep(5)
+            assert not [f for f in node.fs.list_directory(DIRECTORY) if ".checkpoint" in f]
+            node.fs.heal()
+            await trio.sleep(1)
+            assert plain(node.service.image) == plain(image)
+            survivor = MetadataLog(node.fs.after_crash(), DIRECTORY)
+            assert survivor.latest_snapshot_id() == snapshot_id
+
+    virtually(main)
+
+
 def test_the_log_rests_while_a_snapshot_is_installed() -> None:
     """Its last piece came from a leader that was deposed; the new one's answer comes meanwhile."""
 
     async def main() -> None:
-        async with Node(new_disk()).running() as origin:
-            await origin.join()
-            await origin.create("a")
-            image = origin.service.image
-        values = [encode_record(record) for record in image.to_records()]
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
-        data = b"".join(snapshot_batches(snapshot_id, values, 5))
+        image, snapshot_id, data = await leaders_snapshot()
         node = Node(new_disk(), voters=(1, 2, 3))
         async with node.running():
             service = node.service
-            service.messages.step(BeginQuorumEpoch(2, 1, 7))
-            await trio.sleep(0.1)
-            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 7)
+            asked = await offer(node, snapshot_id)
             offset_and_epoch = asked.fetch_offset, asked.last_fetched_epoch
-            service.messages.step(
-                FetchReply(2, 1, 7, 2, *offset_and_epoch, snapshot_id=snapshot_id)
-            )
             await trio.sleep(0.1)
             service.messages.step(BeginQuorumEpoch(3, 1, 8))
             await trio.sleep(0.1)
