@@ -1,8 +1,10 @@
 """Measures this broker and Apache Kafka in the same run, with Apache's own perf tools.
 
-Both brokers run one after the other in each round, on fresh data, with default settings but for the
-listener and replication factor 1 of the internal topics.  The tools run beside the broker, so on a
-small machine the client takes its share of the processors: ratios say more than single figures.
+Both brokers run one after the other in each round, or by turns of a second or less where figures
+are close (groups): a machine is not as fast in one minute as in the next. They run on fresh data,
+with default settings but for the listener and replication factor 1 of the internal topics. The
+tools run beside the broker, so on a small machine the client takes its share of the processors:
+ratios say more than single figures.
 
 What is measured
 - start: from the start of the process to the first answered ApiVersions request
@@ -30,12 +32,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import apache_kafka
 from rich.console import Console
@@ -328,13 +331,33 @@ def arguments_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def measurement(mode: str | None) -> Callable[[str, float, Metrics], None]:
+Turns: TypeAlias = Generator[None]
+Measurement: TypeAlias = Callable[[str, float, Metrics], "Turns | None"]
+"""Measures one round of one kind of broker: at once, or in turns, at whose ends it yields."""
+
+
+def measurement(mode: str | None) -> Measurement:
     """Return what measures one round of one kind of broker."""
     if mode is None:
         return measure
     module, _, function = MODES[mode][0].partition(":")
-    found: Callable[[str, float, Metrics], None] = getattr(import_module(module), function)
+    found: Measurement = getattr(import_module(module), function)
     return found
+
+
+def run_round(measure_one: Measurement, scale: float, results: dict[str, Metrics]) -> None:
+    """One round of all brokers, by turns if it is measured so."""
+    with ExitStack() as stack:
+        turns: deque[Turns] = deque()
+        for kind, metrics in results.items():
+            run = measure_one(kind, scale, metrics)
+            if run is not None:
+                turns.append(stack.enter_context(closing(run)))
+        while turns:
+            run = turns.popleft()
+            with suppress(StopIteration):
+                next(run)
+                turns.append(run)
 
 
 def main() -> None:
@@ -343,8 +366,7 @@ def main() -> None:
     results = {kind: Metrics() for kind in kinds}
     measure_one = measurement(arguments.mode)
     for _ in range(arguments.rounds):
-        for kind in kinds:
-            measure_one(kind, 0.1 if arguments.quick else 1.0, results[kind])
+        run_round(measure_one, 0.1 if arguments.quick else 1.0, results)
     show(results, arguments.rounds)
     if arguments.json:
         figures = {kind: metrics.values for kind, metrics in results.items()}

@@ -3,7 +3,8 @@
 Called by `bench.py --groups`. 5,000 members in 500 groups of ten, which are frames on a few
 connections here, not processes: what is measured is the broker. Assignments of these are computed
 at once (assignment intervals of 0), so that the time of a rebalance is that of the work in it;
-those of the large group as by default, once a second at most.
+those of the large group as by default, once a second at most. Brokers have turns of ten groups, or
+of a heartbeat of each member: between them the others do nothing.
 
 - joined: from the first member's join to the last one's assignment, over all groups
 - heartbeats: of members to whom nothing happens, pipelined on ten connections
@@ -19,14 +20,15 @@ import selectors
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import Metrics, RunningBroker, running
+from bench import Metrics, RunningBroker, Turns, running
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.cluster import FindCoordinatorRequest
@@ -58,7 +60,8 @@ from tests.integration.wire_client import WireClient, frame_of
 GROUPS, MEMBERS = 500, 10
 LARGE = 1_000  # members of the large group, and partitions of its topic
 LAPS = 10  # heartbeats of each member
-REBALANCES = 100  # groups that one more member joins
+REBALANCES = 300  # groups that one more member joins
+_GROUPS_A_TURN = 10
 _CONNECTIONS = 10
 _WINDOW = 50  # requests in flight on a connection
 _PATIENCE_S = 0.05  # how long a join waits for the others before those who are through join again
@@ -94,78 +97,145 @@ class BenchGroup(Protocol):
         """A heartbeat of each member that changes nothing."""
 
 
-def measure_groups(kind: str, scale: float, metrics: Metrics) -> None:
+def measure_groups(kind: str, scale: float, metrics: Metrics) -> Turns:
     """One round of one kind of broker, which is started again for each protocol."""
     for protocol in ("classic", "consumer", "share", "streams"):
         with running(kind, metrics, SETTINGS) as broker:
-            _measure_protocol(protocol, broker, scale, metrics)
+            yield from _ProtocolBench(protocol, broker, metrics).run(scale)
 
 
-def _measure_protocol(protocol: str, broker: RunningBroker, scale: float, metrics: Metrics) -> None:
-    host, port = broker.address.split(":")
-    address = (host, int(port))
-    clients = [WireClient(address, timeout_s=_DEADLINE_S) for _ in range(_CONNECTIONS + 1)]
-    clients[0].create_topic(_TOPIC, MEMBERS)
-    clients[0].create_topic(_LARGE_TOPIC, LARGE)
-    names = [f"group-{number}" for number in range(int(GROUPS * scale))]
-    _wait_for_coordinator(clients[0], ["warm-up", "large", *names])
-    _group(protocol, "warm-up", _TOPIC, MEMBERS, clients).settle()
-    memory_before_mb = broker.memory_mb()
-    groups, joined_s, cpu_ms = [], 0.0, broker.cpu_s()
-    for name in names:
-        group = _group(protocol, name, _TOPIC, MEMBERS, clients)
-        began = time.perf_counter()
-        group.settle()
-        joined_s += time.perf_counter() - began
-        groups.append(group)
-    members = len(groups) * MEMBERS
-    metrics.add(f"{protocol}: joined, ms a group", joined_s * 1e3 / len(groups))
-    cpu_ms = (broker.cpu_s() - cpu_ms) * 1e3
-    metrics.add(f"{protocol}: joined, broker CPU ms a group", cpu_ms / len(groups))
-    _measure_heartbeats(protocol, broker, groups, clients, metrics)
-    grown_kb = (broker.memory_mb() - memory_before_mb) * 1024
-    metrics.add(f"{protocol}: memory, MB", broker.memory_mb())
-    metrics.add(f"{protocol}: memory, KB a member", grown_kb / members)
-    some = groups[:REBALANCES]
-    began = time.perf_counter()
-    for group in some:
-        group.add_member()
-        group.settle()
-    metrics.add(f"{protocol}: rebalance, ms", (time.perf_counter() - began) * 1e3 / len(some))
-    if protocol != "classic":
-        _measure_all_at_once(protocol, broker, groups, clients, metrics)
-    size = int(LARGE * max(scale, 0.2))
-    clients += _connect(address, size - len(clients))
-    _have_default_interval(clients[0], "large")
-    large = _group(protocol, "large", _LARGE_TOPIC, size, clients)
-    for name in ("join", "one leaves"):
-        if name != "join":
-            large.remove_member()
-        began, cpu_s = time.perf_counter(), broker.cpu_s()
-        large.settle()
-        metrics.add(f"{protocol}: {size} members, {name}, s", time.perf_counter() - began)
-        metrics.add(f"{protocol}: {size} members, {name}, broker CPU s", broker.cpu_s() - cpu_s)
-    for client in clients:
-        client.close()
+@dataclass
+class _Taken:
+    """What turns of a broker took, together."""
+
+    broker: RunningBroker
+    wall_ms: float = 0.0
+    cpu_ms: float = 0.0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Count what is done in the block."""
+        began, cpu_s = time.perf_counter(), self.broker.cpu_s()
+        yield
+        self.wall_ms += (time.perf_counter() - began) * 1e3
+        self.cpu_ms += (self.broker.cpu_s() - cpu_s) * 1e3
 
 
-def _measure_all_at_once(
-    protocol: str,
-    broker: RunningBroker,
-    groups: Sequence[Any],
-    clients: list[WireClient],
-    metrics: Metrics,
-) -> None:
-    for group in groups:
-        group.add_member()
-    all_members = [member for group in groups for member in group.members]
-    everybody = HeartbeatBenchGroup(all_members, clients[:_CONNECTIONS])
-    began, cpu_s = time.perf_counter(), broker.cpu_s()
-    while everybody.lap() or not all(group.is_settled() for group in groups):
-        assert time.perf_counter() < began + _DEADLINE_S, "the groups do not settle"
-    taken_ms, cpu_ms = (time.perf_counter() - began) * 1e3, (broker.cpu_s() - cpu_s) * 1e3
-    metrics.add(f"{protocol}: all rebalance, ms a group", taken_ms / len(groups))
-    metrics.add(f"{protocol}: all rebalance, broker CPU ms a group", cpu_ms / len(groups))
+class _ProtocolBench:
+    """All that is measured of one protocol at one broker; `run` yields where a turn ends."""
+
+    def __init__(self, protocol: str, broker: RunningBroker, metrics: Metrics) -> None:
+        host, port = broker.address.split(":")
+        self._address = (host, int(port))
+        self._protocol = protocol
+        self._broker = broker
+        self._metrics = metrics
+        self._clients = [
+            WireClient(self._address, timeout_s=_DEADLINE_S) for _ in range(_CONNECTIONS + 1)
+        ]
+
+    def _add(self, name: str, value: float) -> None:
+        self._metrics.add(f"{self._protocol}: {name}", value)
+
+    def _taken(self) -> _Taken:
+        return _Taken(self._broker)
+
+    def run(self, scale: float) -> Turns:
+        """Have the groups join, heartbeat and rebalance; then the large one."""
+        names = [f"group-{number}" for number in range(int(GROUPS * scale))]
+        self._clients[0].create_topic(_TOPIC, MEMBERS)
+        self._clients[0].create_topic(_LARGE_TOPIC, LARGE)
+        _wait_for_coordinator(self._clients[0], ["warm-up", "large", *names])
+        self._group("warm-up", _TOPIC, MEMBERS).settle()
+        memory_before_mb = self._broker.memory_mb()
+        yield
+        groups = [self._group(name, _TOPIC, MEMBERS) for name in names]
+        yield from self._join(groups)
+        yield from self._heartbeat(groups)
+        grown_kb = (self._broker.memory_mb() - memory_before_mb) * 1024
+        self._add("memory, MB", self._broker.memory_mb())
+        self._add("memory, KB a member", grown_kb / (len(groups) * MEMBERS))
+        yield from self._rebalance(groups[:REBALANCES])
+        if self._protocol != "classic":
+            yield from self._rebalance_all(groups)
+        yield from self._measure_large(int(LARGE * max(scale, 0.2)))
+        for client in self._clients:
+            client.close()
+
+    def _join(self, groups: Sequence[BenchGroup]) -> Turns:
+        taken = self._taken()
+        for some in _portions(groups, _GROUPS_A_TURN):
+            with taken.turn():
+                for group in some:
+                    group.settle()
+            yield
+        self._add("joined, ms a group", taken.wall_ms / len(groups))
+        self._add("joined, broker CPU ms a group", taken.cpu_ms / len(groups))
+
+    def _heartbeat(self, groups: Sequence[BenchGroup]) -> Turns:
+        frames = [frame for group in groups for frame in group.heartbeats()]
+        lanes = [frames[lane::_CONNECTIONS] for lane in range(_CONNECTIONS)]
+        _send_all(self._clients, lanes)
+        taken = self._taken()
+        for _ in range(LAPS):
+            with taken.turn():
+                _send_all(self._clients, lanes)
+            yield
+        sent = len(frames) * LAPS
+        self._add("heartbeats/s", sent / taken.wall_ms * 1e3)
+        self._add("heartbeat, broker CPU us", taken.cpu_ms * 1e3 / sent)
+
+    def _rebalance(self, groups: Sequence[BenchGroup]) -> Turns:
+        taken = self._taken()
+        for some in _portions(groups, _GROUPS_A_TURN):
+            with taken.turn():
+                for group in some:
+                    group.add_member()
+                    group.settle()
+            yield
+        self._add("rebalance, ms", taken.wall_ms / len(groups))
+        self._add("rebalance, broker CPU ms", taken.cpu_ms / len(groups))
+
+    def _rebalance_all(self, groups: Sequence[Any]) -> Turns:
+        for group in groups:
+            group.add_member()
+        all_members = [member for group in groups for member in group.members]
+        everybody = HeartbeatBenchGroup(all_members, self._clients[:_CONNECTIONS])
+        taken = self._taken()
+        is_settled = False
+        while not is_settled:
+            with taken.turn():
+                is_news = everybody.lap()
+                is_settled = not is_news and all(group.is_settled() for group in groups)
+            assert taken.wall_ms < _DEADLINE_S * 1e3, "the groups do not settle"
+            yield
+        self._add("all rebalance, ms a group", taken.wall_ms / len(groups))
+        self._add("all rebalance, broker CPU ms a group", taken.cpu_ms / len(groups))
+
+    def _measure_large(self, size: int) -> Turns:
+        clients = [*self._clients, *_connect(self._address, size - len(self._clients))]
+        _have_default_interval(clients[0], "large")
+        large = _group(self._protocol, "large", _LARGE_TOPIC, size, clients)
+        yield
+        for name in ("join", "one leaves"):
+            if name != "join":
+                large.remove_member()
+            taken = self._taken()
+            with taken.turn():
+                large.settle()
+            yield
+            self._add(f"{size} members, {name}, s", taken.wall_ms / 1e3)
+            self._add(f"{size} members, {name}, broker CPU s", taken.cpu_ms / 1e3)
+        for client in clients[len(self._clients) :]:
+            client.close()
+
+    def _group(self, name: str, topic: str, size: int) -> BenchGroup:
+        return _group(self._protocol, name, topic, size, self._clients)
+
+
+def _portions(groups: Sequence[BenchGroup], size: int) -> Iterator[Sequence[BenchGroup]]:
+    for start in range(0, len(groups), size):
+        yield groups[start : start + size]
 
 
 def _connect(address: tuple[str, int], count: int) -> list[WireClient]:
@@ -204,24 +274,6 @@ def _have_default_interval(client: WireClient, group_id: str) -> None:
 def _check(response: Any) -> Any:
     assert response.error_code == ErrorCode.NONE, response
     return response
-
-
-def _measure_heartbeats(
-    protocol: str,
-    broker: RunningBroker,
-    groups: Sequence[BenchGroup],
-    clients: list[WireClient],
-    metrics: Metrics,
-) -> None:
-    frames = [frame for group in groups for frame in group.heartbeats()]
-    lanes = [frames[lane::_CONNECTIONS] for lane in range(_CONNECTIONS)]
-    _send_all(clients, lanes)
-    began, cpu_s = time.perf_counter(), broker.cpu_s()
-    for _ in range(LAPS):
-        _send_all(clients, lanes)
-    sent = len(frames) * LAPS
-    metrics.add(f"{protocol}: heartbeats/s", sent / (time.perf_counter() - began))
-    metrics.add(f"{protocol}: heartbeat, broker CPU us", (broker.cpu_s() - cpu_s) * 1e6 / sent)
 
 
 def _send_all(clients: Sequence[WireClient], lanes: Sequence[Sequence[bytes]]) -> None:
