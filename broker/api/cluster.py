@@ -1,8 +1,10 @@
-"""DescribeCluster, DescribeQuorum, UpdateFeatures, UnregisterBroker.
+"""DescribeCluster, DescribeQuorum, AddRaftVoter, RemoveRaftVoter, UpdateFeatures, UnregisterBroker.
 
 Behaviour (Kafka's)
 - Brokers are described from the metadata image of this broker, with the endpoints of the listener a
   request came in by; fenced brokers are not shown unless asked for.
+- Voters are neither added nor removed. Both APIs are offered all the same: clients tell from what a
+  broker offers which version of Kafka it is.
 Version notes: DescribeCluster 1: endpoint type (KIP-919), 2: fenced brokers.
 """
 
@@ -14,6 +16,7 @@ from typing import Any
 from kraftrio.base.deferred import Deferred
 from kraftrio.broker.api.shared.authorized_operations import cluster_operations
 from kraftrio.broker.api.shared.endpoint_types import BROKER_ENDPOINT, refuse_endpoint_type
+from kraftrio.broker.api.shared.static_voters import refuse_to_add, refuse_to_remove
 from kraftrio.broker.api.shared.visible_cluster import controller_for_clients
 from kraftrio.broker.config.dynamic_config import DynamicConfig
 from kraftrio.broker.ports import ControllerPort, MetadataPort
@@ -24,6 +27,12 @@ from kraftrio.wire.messages.cluster import (
     DescribeClusterResponse,
 )
 from kraftrio.wire.messages.quorum import DescribeQuorumRequest
+from kraftrio.wire.messages.raft_voters import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from kraftrio.wire.protocol.api import ApiKey
 from kraftrio.wire.protocol.fitting import fit_version
 
@@ -53,6 +62,8 @@ class ClusterHandlers:
         return {
             ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
             ApiKey.DESCRIBE_QUORUM: self.describe_quorum,
+            ApiKey.ADD_RAFT_VOTER: self.add_voter,
+            ApiKey.REMOVE_RAFT_VOTER: self.remove_voter,
             ApiKey.UPDATE_FEATURES: self.forward,
             ApiKey.UNREGISTER_BROKER: self.forward,
         }
@@ -68,6 +79,19 @@ class ClusterHandlers:
         return self._describe_quorum(request).map(
             lambda described: fit_version(described, context.api_version)
         )
+
+    def add_voter(
+        self, request: AddRaftVoterRequest, _context: RequestContext
+    ) -> AddRaftVoterResponse:
+        """Refuse to add a voter, as every node would."""
+        names = self._dynamic.static.controller_listener_names
+        return refuse_to_add(request, self._metadata.image.cluster_id, names)
+
+    def remove_voter(
+        self, request: RemoveRaftVoterRequest, _context: RequestContext
+    ) -> RemoveRaftVoterResponse:
+        """Refuse to remove a voter, as every node would."""
+        return refuse_to_remove(request, self._metadata.image.cluster_id)
 
     def describe_cluster(
         self, request: DescribeClusterRequest, context: RequestContext

@@ -15,16 +15,22 @@ Behaviour (Apache Kafka's)
   max_wait_ms.
 - Until the log is loaded the answer is BROKER_NOT_AVAILABLE.
 - The voters are static (kraft.version 0): AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter are
-  UNSUPPORTED_VERSION.
+  refused (see shared/static_voters.py).
 
 Version notes: see kraft_meta/quorum/raft_wire.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from kraftrio.broker.api.shared.static_voters import (
+    check_cluster_id,
+    refuse_to_add,
+    refuse_to_remove,
+)
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.kraft_meta.controller.control import METADATA_TOPIC
 from kraftrio.kraft_meta.quorum.raft_wire import (
@@ -53,14 +59,19 @@ from kraftrio.wire.protocol.fitting import fit_version
 
 _MAX_SNAPSHOT_PIECE_BYTES = 8 * 1024 * 1024
 _MAX_WAIT_MS = 60_000
-_STATIC_VOTERS = "the voters are static: the cluster's kraft.version is 0"
 
 
 class QuorumHandlers:
-    """The handlers of one node; `service` runs its part of the quorum."""
+    """The handlers of one node.
 
-    def __init__(self, service: QuorumService) -> None:
+    Args:
+        service: runs its part of the quorum.
+        listener_names: of the controllers.
+    """
+
+    def __init__(self, service: QuorumService, listener_names: Sequence[str]) -> None:
         self._service = service
+        self._listener_names = listener_names
 
     def table(self) -> HandlerTable:
         return {
@@ -205,27 +216,33 @@ class QuorumHandlers:
         """Describe how far voters and observers are."""
         return fit_version(self._service.describe_quorum(request), context.api_version)
 
-    def _voter_change(self, request: Any) -> KafkaError:
+    def _cannot_decide(self, request: Any) -> KafkaError | None:
         try:
             self._check_cluster(request.cluster_id)
+            check_cluster_id(request.cluster_id, self._service.identity.cluster_id)
         except KafkaError as error:
             return error
         if self._service.leader_id != self._service.node_id:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, _STATIC_VOTERS)
+        return None
 
     def add_voter(
         self, request: raft_voters.AddRaftVoterRequest, _context: RequestContext
     ) -> raft_voters.AddRaftVoterResponse:
         """Refuse to add a voter."""
-        error = self._voter_change(request)
+        error = self._cannot_decide(request)
+        if error is None:
+            cluster_id = self._service.identity.cluster_id
+            return refuse_to_add(request, cluster_id, self._listener_names)
         return raft_voters.AddRaftVoterResponse(error_code=error.code, error_message=error.message)
 
     def remove_voter(
         self, request: raft_voters.RemoveRaftVoterRequest, _context: RequestContext
     ) -> raft_voters.RemoveRaftVoterResponse:
         """Refuse to remove a voter."""
-        error = self._voter_change(request)
+        error = self._cannot_decide(request)
+        if error is None:
+            return refuse_to_remove(request, self._service.identity.cluster_id)
         return raft_voters.RemoveRaftVoterResponse(
             error_code=error.code, error_message=error.message
         )
@@ -234,4 +251,6 @@ class QuorumHandlers:
         self, request: raft_voters.UpdateRaftVoterRequest, _context: RequestContext
     ) -> raft_voters.UpdateRaftVoterResponse:
         """Refuse to change a voter."""
-        return raft_voters.UpdateRaftVoterResponse(error_code=self._voter_change(request).code)
+        error = self._cannot_decide(request)
+        code = ErrorCode.UNSUPPORTED_VERSION if error is None else error.code
+        return raft_voters.UpdateRaftVoterResponse(error_code=code)

@@ -19,8 +19,6 @@ _VOTERS = "the voters are those of controller.quorum.voters"
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
         ApiKey.PUSH_TELEMETRY: "without metrics.listener there is no receiver of client metrics",
-        ApiKey.ADD_RAFT_VOTER: _VOTERS,
-        ApiKey.REMOVE_RAFT_VOTER: _VOTERS,
     }
 )
 

@@ -87,7 +87,7 @@ class ControllerRole:
             **DelegationTokenHandlers(
                 self._metadata, decider, token_settings(node.config).secret_key
             ).table(),
-            **QuorumHandlers(quorum).table(),
+            **QuorumHandlers(quorum, node.config.controller_listener_names).table(),
             **EnvelopeHandler(decider, node.timers).table(),
         }
 

@@ -18,6 +18,11 @@ from kraftrio.wire.messages.admin import (
     TopicPartitions,
 )
 from kraftrio.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kraftrio.wire.messages.raft_voters import (
+    AddRaftVoterRequest,
+    RaftVoterListener,
+    RemoveRaftVoterRequest,
+)
 from tests.conformance.cases.raw_client import RawClient
 
 NOT_HOSTED = "This server does not host this topic-partition."
@@ -82,3 +87,63 @@ def test_new_topics_with_settings_that_are_null(
         ErrorCode.INVALID_CONFIG,
         "Null value not supported for topic configs: flush.ms,segment.ms",
     )
+
+
+def test_voters_that_do_not_change(client: RawClient) -> None:
+    """They are those of controller.quorum.voters; a broker offers to change them all the same."""
+    directory = bytes(15) + b"x"
+    endpoints = [RaftVoterListener(name="CONTROLLER", host="localhost", port=1)]
+    new = AddRaftVoterRequest(
+        cluster_id=None, voter_id=4, voter_directory_id=directory, listeners=endpoints
+    )
+    for version in (0, 1):
+        answer = client.call(new, version)
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Cluster doesn't support adding voter because the kraft.version feature is 0",
+        )
+    old = RemoveRaftVoterRequest(cluster_id=None, voter_id=1, voter_directory_id=directory)
+    answer = client.call(old, 0)
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.UNSUPPORTED_VERSION,
+        "Cluster doesn't support removing voter because the kraft.version feature is 0",
+    )
+    for cluster_id in ("", "other"):
+        answer = client.call(AddRaftVoterRequest(cluster_id=cluster_id), 1)
+        assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert answer.error_message.startswith(f'The given id "{cluster_id}" doesn\'t match the ')
+        answer = client.call(RemoveRaftVoterRequest(cluster_id=cluster_id), 0)
+        assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_voters_that_cannot_be(client: RawClient) -> None:
+    """They need an id and a directory; new ones an endpoint for the other controllers, too."""
+    directory = bytes(15) + b"x"
+    other = [RaftVoterListener(name="OTHER", host="localhost", port=1)]
+    for voter_id, directory_id, words in (
+        (-1, directory, "Add voter request didn't include a valid voter"),
+        (4, bytes(16), "Add voter request didn't include a valid voter"),
+        (4, directory, "Add voter request didn't include the endpoint"),
+    ):
+        answer = client.call(
+            AddRaftVoterRequest(
+                cluster_id=None,
+                voter_id=voter_id,
+                voter_directory_id=directory_id,
+                listeners=other,
+            ),
+            1,
+        )
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert answer.error_message.startswith(words)
+    for voter_id, directory_id in ((-1, directory), (1, bytes(16))):
+        answer = client.call(
+            RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id
+            ),
+            0,
+        )
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "Remove voter request didn't include a valid voter",
+        )

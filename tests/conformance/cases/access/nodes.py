@@ -45,6 +45,10 @@ def _of_voters(key: ApiKey, **fields: Any) -> Case:
     return Case(key, ((CLUSTER, ALTER),), lambda _one: {"cluster_id": "other", **fields})
 
 
+VOTERS = {
+    "add raft voter": _of_voters(ApiKey.ADD_RAFT_VOTER),
+    "remove raft voter": _of_voters(ApiKey.REMOVE_RAFT_VOTER),
+}
 NODES = {
     "fetch the metadata log": _of_node(ApiKey.FETCH, cluster_id="other"),
     "fetch snapshot": _of_node(ApiKey.FETCH_SNAPSHOT, cluster_id="other"),
@@ -58,6 +62,4 @@ NODES = {
     "assign replicas to dirs": _of_node(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS, broker_id=77, broker_epoch=1
     ),
-    "add raft voter": _of_voters(ApiKey.ADD_RAFT_VOTER),
-    "remove raft voter": _of_voters(ApiKey.REMOVE_RAFT_VOTER),
 }

@@ -240,9 +240,17 @@ def test_static_voters_are_not_changed() -> None:
     """UNSUPPORTED_VERSION from the leader, as with kraft.version 0; others do not lead."""
 
     async def body(quorum: Quorum, leader: QuorumNode, follower: int) -> None:
+        directory = bytes(15) + b"x"
         for request in (
-            raft_voters.AddRaftVoterRequest(voter_id=4, cluster_id=None),
-            raft_voters.RemoveRaftVoterRequest(voter_id=3, cluster_id=None),
+            raft_voters.AddRaftVoterRequest(
+                voter_id=4,
+                voter_directory_id=directory,
+                listeners=[raft_voters.RaftVoterListener(name="CONTROLLER")],
+                cluster_id=None,
+            ),
+            raft_voters.RemoveRaftVoterRequest(
+                voter_id=3, voter_directory_id=directory, cluster_id=None
+            ),
             raft_voters.UpdateRaftVoterRequest(voter_id=3, cluster_id=None),
         ):
             response = await quorum.call(leader.node_id, request, 0)

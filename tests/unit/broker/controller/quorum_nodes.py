@@ -141,7 +141,7 @@ class QuorumNode:
                 self.network.is_dead = True
 
     async def _run_parts(self, task_status: trio.TaskStatus[None]) -> None:
-        handlers = QuorumHandlers(self.service).table()
+        handlers = QuorumHandlers(self.service, ["CONTROLLER"]).table()
         handlers[ApiKey.DESCRIBE_CLUSTER] = lambda _request, _context: DescribeClusterResponse(
             endpoint_type=2, cluster_id=self.identity.cluster_id
         )
