@@ -96,7 +96,7 @@ class AclHandlers:
                 )
             )
             yield
-        return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+        return DescribeAclsResponse(error_message="", resources=list(resources.values()))
 
     # -- changing -------------------------------------------------------------------------------
 

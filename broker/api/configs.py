@@ -28,6 +28,7 @@ from kraftrio.broker.api.shared.decision_parts import (
 )
 from kraftrio.broker.api.shared.permitted_entries import config_refusal
 from kraftrio.broker.config.describe import (
+    LOGGER_SOURCE,
     describe_broker,
     describe_client_metrics,
     describe_default_broker,
@@ -433,7 +434,7 @@ def _trim(
     """Leave out what was not asked for."""
     if not request.include_synonyms:
         entry.synonyms = []
-    if not request.include_documentation:
+    if not request.include_documentation and entry.config_source != LOGGER_SOURCE:
         entry.documentation = None
     return entry
 

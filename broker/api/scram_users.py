@@ -106,7 +106,7 @@ def _described(
         credential = image.scram_credentials.get(ScramUser(name, mechanism))
         if credential is not None:
             infos.append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
-    code, text = ErrorCode.NONE, None
+    code, text = ErrorCode.NONE, ""
     if is_twice:
         code, text, infos = ErrorCode.DUPLICATE_RESOURCE, f"{_TWICE}: {name}", []
     elif not infos:

@@ -381,11 +381,17 @@ class ProduceHandlers:
         try:
             if not is_permitted:
                 raise KafkaError(_NOT_AUTHORIZED)
-            check_topic_name(topic_partition.topic)
-            log = self._hosted.online(topic_partition).log
+            check_topic_name(topic)
+            if self._metadata.topic(topic) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         except KafkaError as error:
             answer.error_code = error.code
             answer.error_message = error.message or error.code.sentence
+            return answer
+        try:
+            log = self._hosted.online(topic_partition).log
+        except KafkaError as error:  # about a partition Kafka says no more than the code
+            answer.error_code = error.code
             return answer
         answer.active_producers = [
             ProducerState(

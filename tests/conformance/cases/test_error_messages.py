@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.admin import (
@@ -17,12 +19,26 @@ from kraftrio.wire.messages.admin import (
     ReassignableTopic,
     TopicPartitions,
 )
-from kraftrio.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from kraftrio.wire.messages.cluster import DescribeClusterRequest
+from kraftrio.wire.messages.configs import (
+    AlterUserScramCredentialsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
+)
+from kraftrio.wire.messages.data import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+)
 from kraftrio.wire.messages.raft_voters import (
     AddRaftVoterRequest,
     RaftVoterListener,
     RemoveRaftVoterRequest,
 )
+from tests.conformance.cases.calls import SETTLE_DEADLINE_S
 from tests.conformance.cases.raw_client import RawClient
 
 NOT_HOSTED = "This server does not host this topic-partition."
@@ -147,3 +163,60 @@ def test_voters_that_cannot_be(client: RawClient) -> None:
             ErrorCode.INVALID_REQUEST,
             "Remove voter request didn't include a valid voter",
         )
+
+
+def test_producers_of_partitions_that_are_not_there(
+    client: RawClient, new_topic: Callable[..., str], unique_topic: Callable[[], str]
+) -> None:
+    """Topics are explained, partitions are not."""
+    there, absent = new_topic(), unique_topic()
+    asked = [
+        DescribeProducersTopicRequest(name=name, partition_indexes=[9])
+        for name in (there, absent, "a/b")
+    ]
+    answer = client.call(DescribeProducersRequest(topics=asked), 0)
+    found = {one.name: one.partitions[0] for one in answer.topics}
+    assert [(found[name].error_code, found[name].error_message) for name in (there, absent)] == [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED),
+    ]
+    assert found["a/b"].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert found["a/b"].error_message.startswith("Topic name is invalid: 'a/b' contains ")
+
+
+def test_nothing_is_said_of_a_credential(client: RawClient) -> None:
+    """The text is empty, not null."""
+    credential = ScramCredentialUpsertion(
+        name="with-an-empty-text", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+    )
+
+    def describe(wanted: ErrorCode) -> Any:
+        request = DescribeUserScramCredentialsRequest(users=[UserName(name=credential.name)])
+        deadline = time.monotonic() + SETTLE_DEADLINE_S
+        while time.monotonic() < deadline:
+            (user,) = client.call(request, 0).results
+            if user.error_code == wanted:
+                return user
+        raise AssertionError(f"never {wanted.name}")
+
+    client.call(AlterUserScramCredentialsRequest(upsertions=[credential]), 0)
+    try:
+        assert describe(ErrorCode.NONE).error_message == ""
+    finally:
+        gone = ScramCredentialDeletion(name=credential.name, mechanism=1)
+        client.call(AlterUserScramCredentialsRequest(deletions=[gone]), 0)
+        describe(ErrorCode.RESOURCE_NOT_FOUND)
+
+
+def test_loggers_are_without_documentation(client: RawClient) -> None:
+    """The text is empty whether or not it was asked for."""
+    (node,) = client.call(DescribeClusterRequest(), 0).brokers
+    logger = DescribeConfigsResource(
+        resource_type=8, resource_name=str(node.broker_id), configuration_keys=["root"]
+    )
+    for documented in (False, True):
+        answer = client.call(
+            DescribeConfigsRequest(resources=[logger], include_documentation=documented), 4
+        )
+        (entry,) = answer.results[0].configs
+        assert entry.documentation == ""

@@ -92,7 +92,9 @@ def test_what_was_created_is_described_by_pattern() -> None:
     context = AclContext()
     context.call(CreateAclsRequest(creations=[creation("t"), creation("t", operation=4)]))
     context.call(CreateAclsRequest(creations=[creation("t", resource_pattern_type=4)]))
-    resources = context.call(described()).resources
+    answer = context.call(described())
+    assert answer.error_message == ""
+    resources = answer.resources
     assert {
         (one.resource_name, one.pattern_type): sorted(acl.operation for acl in one.acls)
         for one in resources
