@@ -144,26 +144,27 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
     """Check a client metrics subscription; KafkaError as Kafka gives it."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-    for key_name, text in configs.items():
-        key = CLIENT_METRICS_KEYS.get(key_name)
-        if key is None:
+    for key_name in configs:
+        if key_name not in CLIENT_METRICS_KEYS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key_name}"
             )
-        try:
-            value = key.parse(text)
-        except PropertyError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        if isinstance(value, int) and not _MIN_INTERVAL_MS <= value <= _MAX_INTERVAL_MS:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Invalid value {value} for interval.ms, interval must be between "
-                f"{_MIN_INTERVAL_MS} and {_MAX_INTERVAL_MS} (1 hour)",
-            )
-        if key_name == "match":
-            assert isinstance(value, list)
-            for pattern in value:
-                _check_match(pattern)
+    try:
+        values = {key: CLIENT_METRICS_KEYS[key].parse(text) for key, text in configs.items()}
+    except PropertyError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    interval_ms = values.get("interval.ms", _MIN_INTERVAL_MS)
+    assert isinstance(interval_ms, int)
+    if not _MIN_INTERVAL_MS <= interval_ms <= _MAX_INTERVAL_MS:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Invalid value {interval_ms} for interval.ms, interval must be between "
+            f"{_MIN_INTERVAL_MS} and {_MAX_INTERVAL_MS} (1 hour)",
+        )
+    patterns = values.get("match", [])
+    assert isinstance(patterns, list)
+    for pattern in patterns:
+        _check_match(pattern)
 
 
 def _check_match(pattern: str) -> None:

@@ -176,12 +176,16 @@ def _parse_throttled(key: ConfigKey, text: str) -> list[str]:
 
 
 def parse_topic_configs(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Parse the settings of a topic, each by its rule; PropertyError where one is not allowed."""
+    """Parse the settings of a topic, each by its rule; PropertyError where one is not allowed.
+
+    Names come first: an unknown one is what is said of settings that are wrong otherwise, too.
+    """
+    for name in configs:
+        if name not in TOPIC_KEYS:
+            raise PropertyError(f"Unknown topic config name: {name}")
     values: dict[str, ConfigValue] = {}
     for name, text in configs.items():
-        key = TOPIC_KEYS.get(name)
-        if key is None:
-            raise PropertyError(f"Unknown topic config name: {name}")
+        key = TOPIC_KEYS[name]
         if name in _THROTTLED:
             values[name] = _parse_throttled(key, text)
         else:

@@ -38,7 +38,7 @@ from kraftrio.wire.messages.raft_voters import (
     RaftVoterListener,
     RemoveRaftVoterRequest,
 )
-from tests.conformance.cases.calls import SETTLE_DEADLINE_S
+from tests.conformance.cases.calls import SETTLE_DEADLINE_S, alter_config
 from tests.conformance.cases.raw_client import RawClient
 
 NOT_HOSTED = "This server does not host this topic-partition."
@@ -220,3 +220,29 @@ def test_loggers_are_without_documentation(client: RawClient) -> None:
         )
         (entry,) = answer.results[0].configs
         assert entry.documentation == ""
+
+
+def test_unknown_settings_are_named_before_wrong_values(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """Wherever they stand in the request."""
+    unknown = ("no.such.setting", 0, "soon")
+    wrong = ("retention.ms", 0, "soon")
+    topic = new_topic()
+    for changes in ((wrong, unknown), (unknown, wrong)):
+        assert alter_config(client, topic, *changes) == (
+            ErrorCode.INVALID_CONFIG,
+            "Unknown topic config name: no.such.setting",
+        )
+    wrong = ("interval.ms", 0, "soon")
+    for changes in ((wrong, unknown), (unknown, wrong)):
+        assert alter_config(client, "subscription", *changes, kind=16) == (
+            ErrorCode.INVALID_REQUEST,
+            "Unknown client metrics configuration: no.such.setting",
+        )
+    too_short, no_match = ("interval.ms", 0, "5"), ("match", 0, "none")
+    for changes in ((no_match, too_short), (too_short, no_match)):
+        assert alter_config(client, "subscription", *changes, kind=16) == (
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 5 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        )
