@@ -114,6 +114,9 @@ class QuorumHandlers:
     def _check_cluster(self, cluster_id: str | None) -> None:
         if not self._service.identity.admits(cluster_id):
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID)
+        self._check_loaded()
+
+    def _check_loaded(self) -> None:
         if not self._service.is_loaded:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata log is being loaded")
 
@@ -218,8 +221,8 @@ class QuorumHandlers:
 
     def _cannot_decide(self, request: Any) -> KafkaError | None:
         try:
-            self._check_cluster(request.cluster_id)
             check_cluster_id(request.cluster_id, self._service.identity.cluster_id)
+            self._check_loaded()
         except KafkaError as error:
             return error
         if self._service.leader_id != self._service.node_id:

@@ -14,8 +14,6 @@ from typing import Final
 
 from kraftrio.wire.protocol.api import ApiKey
 
-_VOTERS = "the voters are those of controller.quorum.voters"
-
 UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
         ApiKey.PUSH_TELEMETRY: "without metrics.listener there is no receiver of client metrics",
@@ -24,6 +22,6 @@ UNSERVED_BY_BROKERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
 
 UNSERVED_BY_CONTROLLERS: Final[Mapping[ApiKey, str]] = MappingProxyType(
     {
-        ApiKey.CONTROLLER_REGISTRATION: _VOTERS,
+        ApiKey.CONTROLLER_REGISTRATION: "the voters are those of controller.quorum.voters",
     }
 )
