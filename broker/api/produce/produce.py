@@ -83,8 +83,6 @@ _BY_PRODUCER_STATE = (
 )
 _LEADER_HINTS_VERSION = 10
 
-_SEND_EARLIER_FIRST = "a batch that the producer sent before this one must be sent again first"
-
 
 class ProduceHandlers:
     """Handlers of what producers send."""
@@ -232,7 +230,7 @@ class ProduceHandlers:
             return _refusal(data, ErrorCode.INVALID_REQUIRED_ACKS, None), -1
         records = data.records
         if not records:
-            return _refusal(data, ErrorCode.INVALID_RECORD, "the partition has no record batch"), -1
+            return _refusal(data, ErrorCode.INVALID_RECORD, None), -1
         if context.api_version < _ZSTD_VERSION and stored_compression(records) == Compression.ZSTD:
             return _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None), -1
         guard = None
@@ -247,7 +245,7 @@ class ProduceHandlers:
         if self._refused and not self._knows_producer(topic_partition, records):
             code = self._why_overtaking(requested, records)
             if code is not None:
-                return _refusal(data, code, _SEND_EARLIER_FIRST), -1
+                return _refusal(data, code, None), -1
         try:
             info = self._replicas.append_to_leader(
                 topic_partition, records, required_acks=acks, guard=guard, wake_followers=False
@@ -264,9 +262,9 @@ class ProduceHandlers:
             if self._refused and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 code = self._why_overtaking(requested, records)
                 if code is not None:
-                    return _refusal(data, code, _SEND_EARLIER_FIRST), -1
+                    return _refusal(data, code, None), -1
             self._note_refusal(requested, data, error.code)
-            answer = _refusal(data, _known_to_version(error.code, context), error.message)
+            answer = _refusal(data, _known_to_version(error.code, context), None)
             if error.code in _BY_PRODUCER_STATE:
                 answer.log_start_offset = self._replicas.log(topic_partition).log_start_offset
             return answer, -1

@@ -28,6 +28,7 @@ from kraftrio.wire.records.batch import (
 )
 
 _MAX_RECORD_ERRORS = 1000
+_SHOWN_RECORD_ERRORS = 3
 
 
 class RecordValidationError(KafkaError):
@@ -169,9 +170,15 @@ def _check_records(
         _reject(
             ErrorCode.INVALID_RECORD,
             f"One or more records have been rejected due to {len(key_errors)} record errors "
-            f"in total, and only showing the first three errors at most: {reason}",
+            "in total, and only showing the first three errors at most: "
+            f"[{_first(key_errors, reason)}]",
             [(index, reason) for index in key_errors],
         )
+
+
+def _first(indexes: list[int], reason: str) -> str:
+    shown = indexes[:_SHOWN_RECORD_ERRORS]
+    return ", ".join(f"RecordError(batchIndex={index}, message='{reason}')" for index in shown)
 
 
 def _reject(code: ErrorCode, message: str, errors: list[tuple[int, str]]) -> NoReturn:

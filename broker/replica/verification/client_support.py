@@ -72,13 +72,14 @@ _UNVERIFIED: Final = frozenset(
 def produce_refusal(code: ErrorCode, support: ClientSupport) -> Refusal:
     """The answer to a producer whose transaction was not verified, with a code that it knows."""
     if code is ErrorCode.INVALID_TXN_STATE:
-        return Refusal(code, "the partition was not added to the transaction")
+        return Refusal(code, "Partition was not added to the transaction")
     if code in _UNVERIFIED or (
         # Newer producers get this while their last transaction ends, and wait for it themselves.
         code is ErrorCode.CONCURRENT_TRANSACTIONS and not support.adds_partitions
     ):
         return Refusal(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"the partition's transaction could not be verified: {code.name}",
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {code.name}",
         )
     return Refusal(code)

@@ -549,6 +549,27 @@ def test_more_in_sync_replicas_wanted_than_there_are_replicas(
     assert produce(client, topic, batch_of(b"v")).error_code == NONE
 
 
+def test_only_records_and_transactions_are_refused_in_words(
+    client: RawClient, new_topic: Callable[..., str]
+) -> None:
+    """Clients have sentences of their own for the codes, and show those."""
+    topic, producer_id = new_topic(max_message_bytes=1000), new_producer_id(client)
+    assert produce(client, topic, sequenced(producer_id, 0, epoch=1)).error_code == NONE
+    damaged = batch_of(b"v")
+    damaged[-1] ^= 1
+    for wrong, code in (
+        (batch_of(b"v" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
+        (sequenced(producer_id, 9, epoch=1), OUT_OF_ORDER),
+        (sequenced(producer_id, 1, epoch=0), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (damaged, ErrorCode.CORRUPT_MESSAGE),
+        (batch_of(b"v") + batch_of(b"v"), INVALID_RECORD),
+        (b"", INVALID_RECORD),
+        (sealed(batch_of(b"v"), COUNT_POS, ">i", 2), INVALID_RECORD),
+    ):
+        answer = produce(client, topic, wrong)
+        assert (answer.error_code, answer.error_message) == (code, None)
+
+
 # Single records
 
 
@@ -567,8 +588,13 @@ def test_records_without_keys_on_a_compacted_topic(
     assert answer.error_code == INVALID_RECORD
     assert [one.batch_index for one in answer.record_errors] == [0, 2]
     assert (answer.base_offset, answer.log_start_offset) == (-1, 0)
-    assert all(one.batch_index_error_message for one in answer.record_errors)
-    assert answer.error_message
+    reason = f"Compacted topic cannot accept message without key in topic partition {topic}-0"
+    assert [one.batch_index_error_message for one in answer.record_errors] == [reason, reason]
+    assert answer.error_message == (
+        "One or more records have been rejected due to 2 record errors in total, and only showing "
+        f"the first three errors at most: [RecordError(batchIndex=0, message='{reason}'), "
+        f"RecordError(batchIndex=2, message='{reason}')]"
+    )
     old = produce(client, topic, batch, version=7)
     assert (old.error_code, old.record_errors) == (INVALID_RECORD, [])
     assert end_offset(client, topic) == 0

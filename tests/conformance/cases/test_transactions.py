@@ -280,20 +280,25 @@ def test_partitions_that_are_not_there(new_topic: NewTopic, new_producer: NewPro
 
 
 NOT_ADDED = [
-    # version of Produce, code for a partition that is not in the transaction
-    (9, INVALID_STATE),
-    (10, INVALID_STATE),
-    (11, ABORTABLE),
+    # version of Produce, code and message for a partition that is not in the transaction
+    (9, INVALID_STATE, "Partition was not added to the transaction"),
+    (10, INVALID_STATE, "Partition was not added to the transaction"),
+    (11, ABORTABLE, None),
 ]
 
 
-@pytest.mark.parametrize(("version", "code"), NOT_ADDED)
+@pytest.mark.parametrize(("version", "code", "message"), NOT_ADDED)
 def test_a_write_to_a_partition_that_was_not_added(
-    new_topic: NewTopic, new_producer: NewProducer, version: int, code: ErrorCode
+    new_topic: NewTopic,
+    new_producer: NewProducer,
+    version: int,
+    code: ErrorCode,
+    message: str | None,
 ) -> None:
     """Is not appended, whether a transaction is open elsewhere or not."""
     producer, topic, other = new_producer(version=1), new_topic(), new_topic()
-    assert producer.try_write(topic, b"v", version=version).error_code == code
+    answer = producer.try_write(topic, b"v", version=version)
+    assert (answer.error_code, answer.error_message) == (code, message)
     producer.write(other, b"v")
     assert producer.try_write(topic, b"v", version=version).error_code == code
     assert end_offset(producer.client, topic) == 0
