@@ -152,6 +152,7 @@ class ResponseQueue:
             self._count_encoded(pieces, -1)
             unsent.append(pieces)
             if slot_or_none.times is not None:
+                slot_or_none.times.turn = self._resources.ticks_ns()
                 self._note_end(slot_or_none.times)
 
     def _count_held(self) -> None:

@@ -1,7 +1,8 @@
 """Requests that take longer than `slow.request.ms`: a line each, with where the time went and why.
 
 Owns: `SlowRequests`. Rules
-1. Time that a request was asked to wait (a long poll, a member that waits for others) is not slow.
+1. Time that a request was asked to wait (a long poll, a member that waits for others) is not slow,
+   nor is what one sent behind another waits for that: whichever was slow itself is reported.
 2. What waits for long is asked now and then what it waits for, so that the line names it, though by
    then it has come.
 3. The line is written when the answer has left; what never gets one is reported by its time-out.
@@ -134,7 +135,7 @@ class SlowRequests:
         """What took most of the time."""
         local = times.handled - times.began
         remote = 0 if times.asked_wait else times.completed - times.handled
-        send, queue = sent - times.completed, times.began - times.received
+        send, queue = sent - (times.turn or times.completed), times.began - times.received
         most = max(local, remote, send, queue)
         if most == remote:
             api_key = ApiKey(times.start.api_key)

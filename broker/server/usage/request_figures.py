@@ -48,6 +48,7 @@ class RequestTimes:
         began: when its handler was called.
         handled: when that returned.
         completed: when there was an answer.
+        turn: when all before it on its connection had been answered; 0: they had been by then.
         end_position: how much its connection has sent when its answer has left.
         codes: of the errors in its response.
         explain: says what it waits for; None: for nothing.
@@ -56,6 +57,7 @@ class RequestTimes:
 
     # Most requests keep these: they are set on those that have something else to say.
     completed = 0
+    turn = 0
     handled = 0
     end_position = 0
     response_bytes = 0
@@ -151,7 +153,11 @@ class RequestFigures:
         self.parked: dict[RequestTimes, None] = {}
 
     def note(self, times: RequestTimes, sent: int) -> int:
-        """Count a request whose answer has left; return what it took, without what it asked for."""
+        """Count a request whose answer has left.
+
+        Returns:
+            what it took, but for what it asked to wait, and what it waited for those before it.
+        """
         api_key = times.start.api_key
         figures = self.by_api.get(api_key)
         if figures is None:
@@ -186,7 +192,9 @@ class RequestFigures:
         if waited:  # the others are known by their absence
             figures.remote.add(waited)
             if times.asked_wait:
-                return taken - waited
+                taken -= waited
+        if times.turn:
+            taken -= times.turn - completed
         return taken
 
     def labelled_statistics(self) -> LabelledStatistics:

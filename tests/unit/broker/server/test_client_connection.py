@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 
+from kraftrio.broker.server.resources import ServerResources
 from kraftrio.net.connection import open_connection
 from kraftrio.net.transport import SystemNetwork
 from kraftrio.wire.messages.cluster import (
@@ -22,6 +24,7 @@ from kraftrio.wire.messages.cluster import (
 from kraftrio.wire.messages.data import (
     ProduceRequest,
 )
+from kraftrio.wire.protocol.api import ApiKey
 from tests.support.server_limits import LIMITS
 from tests.unit.broker.server.server_context import (
     FETCH_BODY,
@@ -48,6 +51,27 @@ async def test_responses_leave_in_request_order_though_a_later_one_is_ready_firs
         handlers.parked[1].complete(MetadataResponse(controller_id=3))
         handlers.parked[0].complete(MetadataResponse(controller_id=1))
         assert [(await client.receive())[0] for _ in range(3)] == [1, 2, 3]
+
+
+async def test_who_waits_for_its_turn_is_not_slow_for_that() -> None:
+    """Only the request that the other one waits for is reported."""
+    handlers, now_ms = Handlers(), 0
+    reported: list[int] = []
+    resources = ServerResources(ticks_ns=lambda: now_ms * 1_000_000)
+    resources.slow_requests.nanoseconds = 100_000_000
+    resources.slow_requests.report = lambda times, _sent: reported.append(times.start.api_key)
+    async with listening(handlers, resources=resources) as (_, connect):
+        client = await connect()
+        await client.send(3, 1, 1, METADATA_BODY)
+        await client.send(18, 0, 2, b"")
+        while len(handlers.parked) < 1:
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        now_ms = 500
+        handlers.parked[0].complete(MetadataResponse())
+        assert [(await client.receive())[0] for _ in range(2)] == [1, 2]
+        await trio.testing.wait_all_tasks_blocked()
+    assert reported == [ApiKey.METADATA]
 
 
 async def test_hundreds_of_pipelined_requests_are_all_answered_in_order() -> None:

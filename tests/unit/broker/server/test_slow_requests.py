@@ -95,6 +95,14 @@ def test_a_client_that_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert slow.logged(times, 700, caplog)["why"] == "its client takes 9999 bytes slowly"
 
 
+def test_a_turn_that_comes_late_is_not_the_clients_fault(caplog: pytest.LogCaptureFixture) -> None:
+    slow = Slow()
+    times = slow.request()
+    times.handled = times.completed = 120 * MS
+    times.turn = 700 * MS
+    assert slow.logged(times, 701, caplog)["why"] == "its own work"
+
+
 def test_others_that_came_before(caplog: pytest.LogCaptureFixture) -> None:
     slow = Slow()
     times = slow.request(queue=300)

@@ -45,6 +45,12 @@ def test_a_long_poll_is_not_slow_for_waiting() -> None:
     assert RequestFigures().note(request(ApiKey.FETCH), 37 * MS) == 7 * MS
 
 
+def test_a_request_is_not_slow_for_those_before_it() -> None:
+    times = request()
+    times.turn = 50 * MS
+    assert RequestFigures().note(times, 54 * MS) == 37 * MS
+
+
 def test_errors_are_counted_by_api_and_code() -> None:
     figures = RequestFigures()
     times = request()
