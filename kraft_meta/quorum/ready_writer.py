@@ -5,8 +5,9 @@ Rules:
    thread. Voters sync what they append before they send anything; observers leave that to
    the operating system.
 2. Lack of room is waited out (room.py): neither an append nor the election state fails for it, and
-   what they come before, a vote or an answer, waits with them. Every other OSError propagates, and
-   ends the node.
+   what they come before, a vote or an answer, waits with them. Only a node that has met no leader
+   since its start ends, so that who starts it learns why. Every other OSError propagates, and ends
+   the node.
 
 Called by: quorum/service.py. The order is the one that raft/raft.py asks for.
 Tested by: tests/unit/kraft_meta/quorum/test_service.py.
@@ -41,10 +42,11 @@ class ReadyWriter:
         self._log = log
         self._election_store = election_store
         self._run_in_thread = run_in_thread
+        self._is_started = False  # a leader was known with the last Ready
         self.appended_bytes_total = 0
         self.appended_records_total = 0
 
-    async def write(self, ready: Ready, quorum: QuorumState) -> int:
+    async def write(self, ready: Ready, quorum: QuorumState, *, has_been_led: bool) -> int:
         """Make everything durable; return the bytes that the log has grown by."""
         await self._prepare(ready, quorum)
         size_bytes = 0
@@ -54,13 +56,17 @@ class ReadyWriter:
         self.appended_bytes_total += size_bytes
         if ready.batches and quorum.is_voter:
             await self._run_in_thread(self._log.flush)
+        self._is_started = has_been_led
         return size_bytes
 
     async def _prepare(self, ready: Ready, quorum: QuorumState) -> None:
         state, truncate_to = ready.election_state, ready.truncate_to
         if state is not None:
             write = partial(self._election_store.write, state, quorum.voters.ids)
-            await once_there_is_room(partial(self._run_in_thread, write))
+            if self._is_started:
+                await once_there_is_room(partial(self._run_in_thread, write))
+            else:
+                await self._run_in_thread(write)
         if truncate_to is not None:
             await self._run_in_thread(partial(self._log.truncate_to, truncate_to))
             _log.info(

@@ -309,7 +309,7 @@ class QuorumService:
             active.on_committed(self.image)
 
     async def _persist(self, core: RaftCore, ready: Ready) -> None:
-        size_bytes = await self._writer.write(ready, core.quorum)
+        size_bytes = await self._writer.write(ready, core.quorum, has_been_led=core.has_met_leader)
         if ready.truncate_to is not None:
             self._publication.on_truncated(ready.truncate_to)
         self._publication.on_appended(ready.batches)

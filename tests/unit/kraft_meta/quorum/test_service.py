@@ -344,6 +344,11 @@ def test_a_vote_waits_for_room(call: str, code: int) -> None:
     async def main() -> None:
         node = Node(new_disk(), voters=(1, 2, 3))
         async with node.running():
+            node.service.messages.step(BeginQuorumEpoch(3, 1, 6))
+            await trio.sleep(0.1)
+            (asked,) = (m for m in node.sent if isinstance(m, Fetch) and m.epoch == 6)
+            node.service.messages.step(FetchReply(3, 1, 6, 3, 0, 0, fetch_id=asked.fetch_id))
+            await trio.sleep(0.1)
             node.fs.fail(call, "quorum-state", code)
             answer = node.service.messages.ask(Vote(2, 1, 7, OffsetAndEpoch(0, 0), False))
             await trio.sleep(5)
@@ -354,6 +359,19 @@ def test_a_vote_waits_for_room(call: str, code: int) -> None:
             assert response.vote_granted
             stored = QuorumStateFile(node.fs.after_crash(), DIRECTORY).read()
             assert stored == ElectionState(7, -1, 2, is_proven=True)
+
+    virtually(main)
+
+
+def test_a_start_without_room_ends() -> None:
+    """Who starts a node is told at once why it cannot run."""
+
+    async def main() -> None:
+        node = Node(new_disk())
+        node.fs.fail("write", "quorum-state", errno.ENOSPC)
+        with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+            async with node.running():
+                await trio.sleep_forever()
 
     virtually(main)
 
