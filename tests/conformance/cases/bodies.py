@@ -337,6 +337,8 @@ def _of_cluster(topic: str) -> dict[str, list[Body]]:
         "UpdateFeatures": [{"ValidateOnly": True}],
         "DescribeCluster": [{"IncludeClusterAuthorizedOperations": True}],
         "UnregisterBroker": [{"BrokerId": 9999}],
+        "AddRaftVoter": [{"VoterId": 9999, "VoterDirectoryId": b"v" * 16}],
+        "RemoveRaftVoter": [{"VoterId": 9999, "VoterDirectoryId": b"v" * 16}],
     }
 
 
