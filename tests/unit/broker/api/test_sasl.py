@@ -19,21 +19,22 @@ ALICE = ("SCRAM-SHA-256", "alice", "secret")
 async def test_a_client_logs_in_again_before_its_session_ends() -> None:
     """And nobody who uses the connection notices."""
     async with (
-        sasl_server(connections_max_reauth_ms="400") as server,
+        sasl_server(connections_max_reauth_ms="1500") as server,
         server.connection(*ALICE) as connection,
     ):
-        end = trio.current_time() + 0.6
-        while trio.current_time() < end:
-            assert await who_am_i(connection) == "User:alice"
-        requests = server.dispatcher.statistics()
+        requests: dict[str, float] = {}
+        with trio.fail_after(10):
+            while requests.get("sasl_authenticate_requests_total", 0) < 2:
+                assert await who_am_i(connection) == "User:alice"
+                requests = dict(server.dispatcher.statistics())
+        assert await who_am_i(connection) == "User:alice"
         assert requests["sasl_handshake_requests_total"] == 1
-        assert requests["sasl_authenticate_requests_total"] == 2
 
 
 async def test_requests_wait_while_a_login_is_renewed() -> None:
     """Those that were sent in the middle of it come after it, and in order."""
     async with (
-        sasl_server(connections_max_reauth_ms="200") as server,
+        sasl_server(connections_max_reauth_ms="1500") as server,
         server.connection(*ALICE) as connection,
     ):
         while connection._held is None:
@@ -59,7 +60,7 @@ async def test_a_client_that_is_refused_later_loses_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with (
-        sasl_server(connections_max_reauth_ms="300") as server,
+        sasl_server(connections_max_reauth_ms="1500") as server,
         server.connection(*ALICE) as connection,
     ):
         monkeypatch.setattr(Users, "credential", lambda *_: None)
