@@ -14,7 +14,7 @@ import logging
 import subprocess
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,25 @@ log = logging.getLogger("cluster-load")
 log.setLevel(logging.CRITICAL)  # librdkafka logs every refused connection
 
 
+class ClientLog(logging.Handler):
+    """Keeps the newest lines of a librdkafka for whoever reads the message of a failure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=200)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        self.lines.append(self.format(record))
+
+    def logger(self) -> logging.Logger:
+        """Return a logger whose lines come here alone."""
+        logger = logging.Logger("cluster-load", logging.DEBUG)
+        logger.addHandler(self)
+        return logger
+
+
 @dataclass
 class Acknowledged:
     """What brokers promised to keep: values by partition and offset."""
@@ -48,6 +67,7 @@ class Acknowledged:
     last_at: float = 0.0
     longest_gap_s: float = 0.0
     last_at_of: dict[int, float] = field(default_factory=dict)  # by partition
+    client_log: ClientLog = field(default_factory=ClientLog, repr=False)
 
     def add(self, partition: int, offset: int | None, value: str) -> None:
         """Note an acknowledgement; an offset can be promised once.
@@ -178,7 +198,8 @@ class ConfluentLoad(threading.Thread):
             "socket.timeout.ms": 10_000,
             "reconnect.backoff.max.ms": 500,
             "error_cb": self._on_error,
-            "logger": log,
+            "debug": "eos",  # when it begins a new epoch, and why
+            "logger": self.acknowledged.client_log.logger(),
         }
         chosen |= {name.replace("_", "."): value for name, value in settings.items()}
         self._producer: Any = library.Producer(chosen)
@@ -266,7 +287,8 @@ def check_log(
         lost = load.without_offset - set(found.values())
         assert not lost, f"acknowledged and not there: {sorted(lost)[:10]}"
     doubled = [value for value, times in Counter(found.values()).items() if times > 1]
-    assert not doubled, f"twice or more: {doubled[:10]}"
+    lines = [line for load in loads for line in load.client_log.lines]
+    assert not doubled, "\n".join([f"twice or more: {doubled[:10]}", *lines])
     newest: dict[tuple[int, str], int] = defaultdict(lambda: -1)
     for (partition, offset), value in sorted(found.items()):
         producer, _, number = value.partition(".")
