@@ -20,7 +20,7 @@ import selectors
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,10 +62,13 @@ LARGE = 1_000  # members of the large group, and partitions of its topic
 LAPS = 10  # heartbeats of each member
 REBALANCES = 300  # groups that one more member joins
 _GROUPS_A_TURN = 10
+_INTERVAL_S = 1.0  # between assignments of the large group
 _CONNECTIONS = 10
 _WINDOW = 50  # requests in flight on a connection
 _PATIENCE_S = 0.05  # how long a join waits for the others before those who are through join again
 _DEADLINE_S = 120.0
+_LOOK_S = 0.5
+_IDLE = 0.1  # of a processor
 _GROUP_RESOURCE = 32
 _TOPIC, _LARGE_TOPIC = "groups", "large"
 SETTINGS = (
@@ -137,8 +140,9 @@ class _ProtocolBench:
     def _add(self, name: str, value: float) -> None:
         self._metrics.add(f"{self._protocol}: {name}", value)
 
-    def _taken(self) -> _Taken:
-        return _Taken(self._broker)
+    def _add_taken(self, name: str, taken: _Taken, count: int, per: str = "") -> None:
+        self._add(f"{name}, ms{per}", taken.wall_ms / count)
+        self._add(f"{name}, broker CPU ms{per}", taken.cpu_ms / count)
 
     def run(self, scale: float) -> Turns:
         """Have the groups join, heartbeat and rebalance; then the large one."""
@@ -147,36 +151,44 @@ class _ProtocolBench:
         self._clients[0].create_topic(_LARGE_TOPIC, LARGE)
         _wait_for_coordinator(self._clients[0], ["warm-up", "large", *names])
         self._group("warm-up", _TOPIC, MEMBERS).settle()
+        _wait_until_idle(self._broker)
         memory_before_mb = self._broker.memory_mb()
         yield
         groups = [self._group(name, _TOPIC, MEMBERS) for name in names]
-        yield from self._join(groups)
+        joined = yield from self._settle(groups)
+        self._add_taken("joined", joined, len(groups), " a group")
         yield from self._heartbeat(groups)
         grown_kb = (self._broker.memory_mb() - memory_before_mb) * 1024
         self._add("memory, MB", self._broker.memory_mb())
         self._add("memory, KB a member", grown_kb / (len(groups) * MEMBERS))
-        yield from self._rebalance(groups[:REBALANCES])
+        some = groups[:REBALANCES]
+        rebalanced = yield from self._settle(some, one_joins=True)
+        self._add_taken("rebalance", rebalanced, len(some))
         if self._protocol != "classic":
             yield from self._rebalance_all(groups)
         yield from self._measure_large(int(LARGE * max(scale, 0.2)))
         for client in self._clients:
             client.close()
 
-    def _join(self, groups: Sequence[BenchGroup]) -> Turns:
-        taken = self._taken()
-        for some in _portions(groups, _GROUPS_A_TURN):
+    def _settle(
+        self, groups: Sequence[BenchGroup], *, one_joins: bool = False
+    ) -> Generator[None, None, _Taken]:
+        """Settle groups, some a turn; before that one more member may join each."""
+        taken = _Taken(self._broker)
+        for start in range(0, len(groups), _GROUPS_A_TURN):
             with taken.turn():
-                for group in some:
+                for group in groups[start : start + _GROUPS_A_TURN]:
+                    if one_joins:
+                        group.add_member()
                     group.settle()
             yield
-        self._add("joined, ms a group", taken.wall_ms / len(groups))
-        self._add("joined, broker CPU ms a group", taken.cpu_ms / len(groups))
+        return taken
 
     def _heartbeat(self, groups: Sequence[BenchGroup]) -> Turns:
         frames = [frame for group in groups for frame in group.heartbeats()]
         lanes = [frames[lane::_CONNECTIONS] for lane in range(_CONNECTIONS)]
         _send_all(self._clients, lanes)
-        taken = self._taken()
+        taken = _Taken(self._broker)
         for _ in range(LAPS):
             with taken.turn():
                 _send_all(self._clients, lanes)
@@ -185,23 +197,12 @@ class _ProtocolBench:
         self._add("heartbeats/s", sent / taken.wall_ms * 1e3)
         self._add("heartbeat, broker CPU us", taken.cpu_ms * 1e3 / sent)
 
-    def _rebalance(self, groups: Sequence[BenchGroup]) -> Turns:
-        taken = self._taken()
-        for some in _portions(groups, _GROUPS_A_TURN):
-            with taken.turn():
-                for group in some:
-                    group.add_member()
-                    group.settle()
-            yield
-        self._add("rebalance, ms", taken.wall_ms / len(groups))
-        self._add("rebalance, broker CPU ms", taken.cpu_ms / len(groups))
-
     def _rebalance_all(self, groups: Sequence[Any]) -> Turns:
         for group in groups:
             group.add_member()
         all_members = [member for group in groups for member in group.members]
         everybody = HeartbeatBenchGroup(all_members, self._clients[:_CONNECTIONS])
-        taken = self._taken()
+        taken = _Taken(self._broker)
         is_settled = False
         while not is_settled:
             with taken.turn():
@@ -209,8 +210,7 @@ class _ProtocolBench:
                 is_settled = not is_news and all(group.is_settled() for group in groups)
             assert taken.wall_ms < _DEADLINE_S * 1e3, "the groups do not settle"
             yield
-        self._add("all rebalance, ms a group", taken.wall_ms / len(groups))
-        self._add("all rebalance, broker CPU ms a group", taken.cpu_ms / len(groups))
+        self._add_taken("all rebalance", taken, len(groups), " a group")
 
     def _measure_large(self, size: int) -> Turns:
         clients = [*self._clients, *_connect(self._address, size - len(self._clients))]
@@ -219,8 +219,11 @@ class _ProtocolBench:
         yield
         for name in ("join", "one leaves"):
             if name != "join":
+                time.sleep(
+                    _INTERVAL_S
+                )  # or it passes in the turns of one broker, and not of another
                 large.remove_member()
-            taken = self._taken()
+            taken = _Taken(self._broker)
             with taken.turn():
                 large.settle()
             yield
@@ -233,9 +236,15 @@ class _ProtocolBench:
         return _group(self._protocol, name, topic, size, self._clients)
 
 
-def _portions(groups: Sequence[BenchGroup], size: int) -> Iterator[Sequence[BenchGroup]]:
-    for start in range(0, len(groups), size):
-        yield groups[start : start + size]
+def _wait_until_idle(broker: RunningBroker) -> None:
+    """Let a broker do what set-up has left to it: make the partitions of the large topic, say."""
+    end = time.perf_counter() + _DEADLINE_S
+    while True:
+        cpu_s = broker.cpu_s()
+        time.sleep(_LOOK_S)
+        if broker.cpu_s() - cpu_s < _IDLE * _LOOK_S:
+            return
+        assert time.perf_counter() < end, "the broker does not come to rest"
 
 
 def _connect(address: tuple[str, int], count: int) -> list[WireClient]:
@@ -261,7 +270,9 @@ def _wait_for_coordinator(client: WireClient, group_ids: Iterable[str]) -> None:
 def _have_default_interval(client: WireClient, group_id: str) -> None:
     """Compute a group's assignments once a second at most."""
     configs = [
-        IncrementalAlterableConfig(name=f"{kind}.assignment.interval.ms", value="1000")
+        IncrementalAlterableConfig(
+            name=f"{kind}.assignment.interval.ms", value=str(int(_INTERVAL_S * 1000))
+        )
         for kind in ("consumer", "share", "streams")
     ]
     resource = IncrementalAlterConfigsResource(
