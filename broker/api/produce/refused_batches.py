@@ -102,5 +102,16 @@ class RefusedBatches:
         return refused.code if age_ms <= RECENT_MS else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def accepted(self, requested: RequestedPartition, batch: Sequenced) -> None:
-        """A batch is in the log: from now on the partition knows the producer."""
-        self._oldest.pop((requested, batch.producer_id), None)
+        """A batch is in the log: from now on the partition knows the producer.
+
+        One from before the refused batch, sent once more, says nothing of that.
+        """
+        key = (requested, batch.producer_id)
+        refused = self._oldest.get(key)
+        if refused is None:
+            return
+        is_earlier = refused.producer_epoch == batch.producer_epoch and is_later_sequence(
+            refused.base_sequence, batch.base_sequence
+        )
+        if not is_earlier:
+            del self._oldest[key]

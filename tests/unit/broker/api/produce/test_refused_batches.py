@@ -56,6 +56,16 @@ def test_later_sequences_wait_for_the_oldest_refused_one() -> None:
     assert not refused
 
 
+def test_an_earlier_batch_that_is_repeated_lets_nothing_overtake() -> None:
+    """It was in the log already: the refused one is still to come."""
+    refused = RefusedBatches()
+    refused.note(PLACE, a_batch(10), FULL, 0)
+    refused.accepted(PLACE, a_batch(9))
+    assert refused.why_overtaking(PLACE, a_batch(11), 1) is FULL
+    refused.accepted(PLACE, a_batch(0, epoch=1))
+    assert not refused
+
+
 def test_sequences_go_round() -> None:
     """0 is later than 2^31-1."""
     refused = RefusedBatches()
