@@ -62,9 +62,11 @@ class SslAuthenticationError(AuthenticationError):
 
 
 class TransactionInDoubtError(FatalProducerError):
-    """A commit was not answered in time: it is not known whether the transaction is committed.
+    """It is not known whether the transaction is committed.
 
-    A new producer with the same transactional id finds it decided, one way or the other.
+    The commit was not answered in time; or it was refused, to an older of two producers for one,
+    after an attempt that may have been carried out. A new producer with the same transactional id
+    finds it decided, one way or the other.
     """
 
     default_code = ErrorCode.REQUEST_TIMED_OUT

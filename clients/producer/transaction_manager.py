@@ -35,7 +35,6 @@ from kraftrio.clients.errors import (
     KafkaClientError,
     TimedOutError,
     TransactionAbortedError,
-    TransactionInDoubtError,
     renewed,
 )
 from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
@@ -348,9 +347,6 @@ class TransactionManager:
                 self._sequences.renew(*identity)
         except TransactionAbortedError as error:
             core.fail(error)
-        except TimedOutError as error:
-            doubt = TransactionInDoubtError(f"it is not known whether the commit was done: {error}")
-            self._accumulator.outcomes.give_up_all(core.fail_fatally(doubt))
         except FatalProducerError as error:
             self._accumulator.outcomes.give_up_all(core.fail_fatally(error))
         else:

@@ -7,7 +7,9 @@ Rules:
    what each error code means.
 2. What ends the transaction is raised as `TransactionAbortedError`, what ends the producer as
    `FatalProducerError`, each with the broker's code; the end of max_block_ms as `TimedOutError`.
-3. Under transaction.version 2 EndTxn has version 5 and TxnOffsetCommit version 5, which adds the
+3. A commit that is refused, or not answered in time, after an attempt whose answer did not come or
+   was that the coordinator has moved, may have been done by that one: `TransactionInDoubtError`.
+4. Under transaction.version 2 EndTxn has version 5 and TxnOffsetCommit version 5, which adds the
    group to the transaction; before that both have older versions (KIP-890).
 
 Called by: `transaction_manager`. KIP-98, KIP-360, KIP-447, KIP-890.
@@ -34,6 +36,7 @@ from kraftrio.clients.errors import (
     RetriableError,
     TimedOutError,
     TransactionAbortedError,
+    TransactionInDoubtError,
     error_for,
 )
 from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
@@ -69,9 +72,13 @@ _LOST_MEMBER: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
-    """One request, and where it goes."""
+    """One request, and where it goes.
+
+    Attributes:
+        may_be_done: by an attempt whose answer, if one came, was not the coordinator's last word.
+    """
 
     api: ApiKey
     key: str
@@ -80,6 +87,7 @@ class _Call:
     codes_of: Callable[[Any], list[ErrorCode]]
     min_version: int = 0
     max_version: int | None = None
+    may_be_done: bool = False
 
 
 class TransactionRequests:
@@ -233,7 +241,8 @@ class TransactionRequests:
             the id and epoch for the next transaction.
 
         Raises:
-            TransactionAbortedError, FatalProducerError, TimedOutError: see the module.
+            TransactionAbortedError, FatalProducerError, TimedOutError: see the module; no
+                TimedOutError of a commit, which is in doubt then.
         """
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
@@ -241,9 +250,17 @@ class TransactionRequests:
             producer_epoch=identity.producer_epoch,
             committed=commit,
         )
-        response: EndTxnResponse = await self._ask(
+        call = self._to_own_coordinator(
             ApiKey.END_TXN, request, max_version=None if gets_epoch else _END_VERSION_BEFORE_2
         )
+        try:
+            response: EndTxnResponse = await self._repeat(call)
+        except (TransactionAbortedError, FatalProducerError, TimedOutError) as error:
+            if commit and (call.may_be_done or isinstance(error, TimedOutError)):
+                raise TransactionInDoubtError(
+                    f"it is not known whether the commit was done: {error}"
+                ) from error
+            raise
         if response.producer_id < 0:
             return identity
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -261,15 +278,25 @@ class TransactionRequests:
     ) -> Any:
         """Send a request to the coordinator of the transactional id; return its answer."""
         return await self._repeat(
-            _Call(
-                api,
-                self._transactional_id,
-                TRANSACTION_KEY_TYPE,
-                request,
-                codes_of or _code_of_all,
-                min_version,
-                max_version,
-            )
+            self._to_own_coordinator(api, request, codes_of, min_version, max_version)
+        )
+
+    def _to_own_coordinator(
+        self,
+        api: ApiKey,
+        request: Any,
+        codes_of: Callable[[Any], list[ErrorCode]] | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> _Call:
+        return _Call(
+            api,
+            self._transactional_id,
+            TRANSACTION_KEY_TYPE,
+            request,
+            codes_of or _code_of_all,
+            min_version,
+            max_version,
         )
 
     async def _repeat(self, call: _Call) -> Any:
@@ -285,6 +312,7 @@ class TransactionRequests:
             if meaning not in (Meaning.AGAIN, Meaning.SOON, Meaning.MOVED):
                 raise _failure(meaning, error, call)
             if meaning is Meaning.MOVED:
+                call.may_be_done = True
                 self._cluster.coordinators.forget(call.key, call.key_type)
             if meaning is Meaning.SOON:
                 pause_ms = self._short_backoff.jittered(brief_attempts, self._rng)

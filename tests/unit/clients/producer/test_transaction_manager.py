@@ -374,6 +374,39 @@ async def test_a_commit_without_an_answer_leaves_its_outcome_open(
             await producer.transaction().__aenter__()
 
 
+@pytest.mark.parametrize("first", [CUT_AFTER, CUT, ErrorCode.NOT_COORDINATOR])
+@pytest.mark.parametrize(
+    "then",
+    [
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ],
+)
+async def test_a_refused_commit_is_in_doubt_if_an_attempt_before_may_have_done_it(
+    first: Any, then: ErrorCode
+) -> None:
+    """The coordinator decided, and moved; then a newer producer came, for one."""
+    async with producing() as (_, coordinator, producer):
+        coordinator.refusals[ApiKey.END_TXN] = [first, then]
+        with pytest.raises(TransactionInDoubtError) as raised:
+            async with producer.transaction():
+                await producer.send("a", b"")
+        assert raised.value.__cause__ is not None
+        assert raised.value.__cause__.code == then
+
+
+@pytest.mark.parametrize(
+    "first", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS]
+)
+async def test_a_commit_is_not_done_by_an_attempt_that_was_put_off(first: ErrorCode) -> None:
+    async with producing() as (_, coordinator, producer):
+        coordinator.refusals[ApiKey.END_TXN] = [first, ErrorCode.PRODUCER_FENCED]
+        with pytest.raises(ProducerFencedError):
+            async with producer.transaction():
+                await producer.send("a", b"")
+
+
 async def test_an_abort_without_an_answer_is_tried_again_before_the_next(
     mock_clock: trio.testing.MockClock,
 ) -> None:
