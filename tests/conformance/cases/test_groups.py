@@ -162,7 +162,10 @@ def test_refused_joins(
 def test_a_new_member_starts_a_rebalance(
     connect: Connect, unique_group: Callable[[], str], new_topic: Callable[..., str]
 ) -> None:
-    """The others learn it by their heartbeats, may still commit, and join again."""
+    """The others learn it by their heartbeats, may still commit, and join again.
+
+    Meanwhile each is described with what it was assigned last.
+    """
     group, topic = unique_group(), new_topic()
     first = alone(connect(), group)
     second = Member(connect(), group)
@@ -170,12 +173,20 @@ def test_a_new_member_starts_a_rebalance(
     assert first.heartbeat() == NONE
     second.begin_join()
     wait_for_heartbeat(first, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert describe(first.client, group).group_state == "PreparingRebalance"
+    found = describe(first.client, group)
+    assert found.group_state == "PreparingRebalance"
+    assert {one.member_id: one.member_assignment for one in found.members} == {
+        first.member_id: b"all of it",
+        second.member_id: b"",
+    }
     assert first.sync().error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert first.commit(topic, 1) == NONE
     first.begin_join()
     assert {first.end_join().generation_id, second.end_join().generation_id} == {2}
-    assert describe(first.client, group).group_state == "CompletingRebalance"
+    found = describe(first.client, group)
+    assert (found.group_state, found.protocol_data) == ("CompletingRebalance", "")
+    shown = {one.member_id: (one.member_metadata, one.member_assignment) for one in found.members}
+    assert shown == {first.member_id: (b"", b"all of it"), second.member_id: (b"", b"")}
     assert first.sync({first.member_id: b"a", second.member_id: b"b"}).assignment == b"a"
     assert second.sync().assignment == b"b"
 

@@ -1,9 +1,9 @@
 """Describes, lists and chooses groups for administration; reads groups and changes nothing.
 
 Rules as in Kafka 4.3: groups that only store offsets are groups (protocol type ""); an unknown
-group is Dead up to DescribeGroups v5 and GROUP_ID_NOT_FOUND from v6 (KIP-1043); metadata and
-assignments are shown of a Stable group only. DescribeGroups is about classic groups. Called by
-`group_shard`.
+group is Dead up to DescribeGroups v5 and GROUP_ID_NOT_FOUND from v6 (KIP-1043); the protocol and
+the members' metadata for it are shown of a Stable group only, assignments in any state.
+DescribeGroups is about classic groups. Called by `group_shard`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def describe_group(group_id: str, group: Group | None, *, api_version: int) -> D
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(protocol_name) if shows_protocol else b"",
-                member_assignment=member.assignment if shows_protocol else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],
