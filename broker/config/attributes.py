@@ -148,6 +148,7 @@ class BrokerProperties:
     log_retention_hours: int
     log_retention_bytes: int
     log_retention_check_interval_ms: int
+    log_initial_task_delay_ms: int
     log_cleanup_policy: list[str]
     log_segment_delete_delay_ms: int
     log_index_interval_bytes: int

@@ -79,7 +79,6 @@ _REASONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "internal.metadata.log.segment.bytes",
             "internal.metadata.max.batch.size.in.bytes",
-            "log.initial.task.delay.ms",
             "controller.performance.always.log.threshold.ms",
             "controller.performance.sample.period.ms",
         ),

@@ -60,15 +60,22 @@ class LogMaintenance:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._every, self._flush_interval_ms, self._flush)
             nursery.start_soon(self._every, self._checkpoint_interval_ms, self._checkpoint)
-            nursery.start_soon(self._every, self._retention_interval_ms, self._retain)
+            nursery.start_soon(
+                self._every, self._retention_interval_ms, self._retain, self._first_retention_ms
+            )
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self._every, self._expiry_interval_ms, self._expire)
 
     async def _every(
-        self, interval_ms: Callable[[], float], work: Callable[[], Awaitable[None]]
+        self,
+        interval_ms: Callable[[], float],
+        work: Callable[[], Awaitable[None]],
+        first_ms: Callable[[], float] | None = None,
     ) -> None:
+        wait_ms = first_ms or interval_ms
         while True:
-            await trio.sleep(max(interval_ms() / 1000, _MIN_SLEEP_S))
+            await trio.sleep(max(wait_ms() / 1000, _MIN_SLEEP_S))
+            wait_ms = interval_ms
             await work()
             if not any(log_dir.is_online for log_dir in self._logs.dirs):
                 raise LogDirError(
@@ -88,6 +95,10 @@ class LogMaintenance:
 
     def _retention_interval_ms(self) -> float:
         return self._settings().log_retention_check_interval_ms
+
+    def _first_retention_ms(self) -> float:
+        """Soon: a broker that starts with a full disk, or often, must get rid of old records."""
+        return min(self._settings().log_initial_task_delay_ms, self._retention_interval_ms())
 
     def _expiry_interval_ms(self) -> float:
         return self._settings().producer_id_expiration_check_interval_ms

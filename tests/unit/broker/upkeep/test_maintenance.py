@@ -104,6 +104,27 @@ async def test_retention_deletes_what_is_too_old(autojump_clock: trio.testing.Mo
     assert log.log_start_offset == 10
 
 
+@pytest.mark.parametrize(
+    ("settings", "first_s"),
+    [
+        ({}, 30),
+        ({"log.initial.task.delay.ms": "5000"}, 5),
+        ({"log.retention.check.interval.ms": "10000"}, 10),
+    ],
+    ids=str,
+)
+async def test_retention_begins_soon_after_the_start(
+    autojump_clock: trio.testing.MockClock, settings: dict[str, str], first_s: float
+) -> None:
+    """A disk that is full when the broker starts is not so until the first interval is over."""
+    context = Maintained(**settings)
+    log = context.add(segment_bytes=300, retention_ms=1)
+    await context.run_for(first_s - 1)
+    assert log.log_start_offset == 0
+    await context.run_for(first_s + 1)
+    assert log.log_start_offset == 10
+
+
 async def test_the_last_directory_that_fails_ends_the_maintenance(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
