@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ FAST_CHECKPOINTS = {
 }
 
 
+NOW_MS = int(time.time() * 1000)  # what is old may be deleted at any time
+
+
 def client_of(broker: Broker) -> WireClient:
     return WireClient((broker.host, broker.port))
 
@@ -36,7 +40,7 @@ def batch_at(offset: int, count: int = 3, padding_bytes: int = 100) -> bytearray
     """A batch whose records have their offsets as values."""
     return build_batch(
         [
-            Record(n, 1_700_000_000_000 + n, None, b"%d " % (offset + n) + b"x" * padding_bytes)
+            Record(n, NOW_MS + n, None, b"%d " % (offset + n) + b"x" * padding_bytes)
             for n in range(count)
         ]
     )

@@ -331,6 +331,7 @@ def test_fifty_kills_under_load_lose_and_double_nothing(tmp_path: Path) -> None:
     broker = CrashingBroker(
         tmp_path / "broker",
         log_segment_bytes=1 << 20,
+        log_retention_ms=-1,  # the records' times are old
         log_flush_offset_checkpoint_interval_ms=200,
         replica_high_watermark_checkpoint_interval_ms=200,
     ).start()

@@ -108,7 +108,11 @@ def test_damaged_helper_files_are_rebuilt(make_broker: Callable[..., Broker], en
     with RawClient(broker.address) as client:
         for number, (pattern, damage) in enumerate(damages):
             topic = create_topic(
-                client, f"damage-{number}", segment_bytes=MIB, index_interval_bytes=1000
+                client,
+                f"damage-{number}",
+                segment_bytes=MIB,
+                index_interval_bytes=1000,
+                retention_ms=-1,
             )
             topics[topic] = (pattern, damage, fill(client, topic))
     if ending == "kill -9":

@@ -60,12 +60,13 @@ def test_the_java_consumer_reads_the_same(
 ) -> None:
     """The console consumer prints timestamp, partition, offset, headers, key and value as sent."""
     topic = kafka.create_topic(unique_topic(), partitions=2)
+    now_ms = int(time.time() * 1000)
     records = [
         Record(
             b"key %d" % number,
             None if number % 7 == 3 else "wért €%d ".encode() % number * (number % 40),
             ((f"h{number}", b"%d" % number), ("empty", b"")) if number % 3 else (),
-            1_700_000_000_000 + number,
+            now_ms + number,
         )
         for number in range(200)
     ]
