@@ -73,7 +73,7 @@ class ConsumerHeartbeats:
         records that are not committed yet.
         """
         group = self._parts.registry.get(request.group_id)
-        if not isinstance(group, ConsumerGroup) or not _is_unchanged(request):
+        if not isinstance(group, ConsumerGroup):
             return None
         member = group.members.get(request.member_id)
         epoch = group.epoch
@@ -81,10 +81,7 @@ class ConsumerHeartbeats:
             member is None
             or not epoch == group.target.epoch == member.member_epoch == request.member_epoch
             or member.state is not MemberState.STABLE
-            or member.client_id != client_id
-            or member.client_host != client_host
-            or member.classic is not None
-            or (request.instance_id is not None and request.instance_id != member.instance_id)
+            or not _is_as_known(member, request, client_id, client_host)
             or group.refresh.is_due(epoch, now.monotonic_ms)
             or (group.subscriptions.regexes and self._regexes.is_due(group, now))
         ):
@@ -189,8 +186,10 @@ class ConsumerHeartbeats:
             )
 
 
-def _is_unchanged(request: Request) -> bool:
-    """Whether a request has only what every heartbeat has, and what the member owns."""
+def _is_as_known(
+    member: ConsumerMember, request: Request, client_id: str, client_host: str
+) -> bool:
+    """Whether a heartbeat says of its member what is known, but for what the member owns."""
     return (
         request.member_epoch > JOIN_EPOCH
         and request.rack_id is None
@@ -198,6 +197,10 @@ def _is_unchanged(request: Request) -> bool:
         and request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
         and request.server_assignor is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and member.client_id == client_id
+        and member.client_host == client_host
+        and member.classic is None
     )
 
 
@@ -214,6 +217,8 @@ def _is_full(request: Request) -> bool:
 
 def _updated(member: ConsumerMember, request: Request, client: HeartbeatClient) -> ConsumerMember:
     """Return a member with what a request says of it; what is null stays as it was."""
+    if _is_as_known(member, request, client.client_id, client.client_host):
+        return member
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(
