@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from kraftrio.clients.producer.batch import Delivery as Delivery
     from kraftrio.clients.producer.batch import RecordMetadata as RecordMetadata
     from kraftrio.clients.producer.producer import Producer as Producer
-    from kraftrio.clients.producer.transaction import Transaction as Transaction
+    from kraftrio.clients.producer.transactions.transaction import Transaction as Transaction
     from kraftrio.clients.serialization import json_deserializer as json_deserializer
     from kraftrio.clients.serialization import json_serializer as json_serializer
     from kraftrio.clients.serialization import msgpack_deserializer as msgpack_deserializer
@@ -287,7 +287,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "RecordMetadata",
     ),
     "clients.producer.producer": ("Producer",),
-    "clients.producer.transaction": ("Transaction",),
+    "clients.producer.transactions.transaction": ("Transaction",),
     "clients.serialization": (
         "json_deserializer",
         "json_serializer",

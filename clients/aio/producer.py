@@ -20,9 +20,9 @@ from kraftrio.clients.aio.host import ClientHost, notify
 from kraftrio.clients.arguments.times import Moment
 from kraftrio.clients.arguments.values import HeadersLike
 from kraftrio.clients.producer import producer as _trio
-from kraftrio.clients.producer import transaction as _trio_transaction
 from kraftrio.clients.producer.batch import Batch, RecordMetadata
-from kraftrio.clients.producer.transaction_manager import TransactionManager
+from kraftrio.clients.producer.transactions import transaction as _trio_transaction
+from kraftrio.clients.producer.transactions.manager import TransactionManager
 from kraftrio.clients.serialization import K, V
 
 

@@ -3,7 +3,7 @@
 Owns the queues of all partitions. Other modules decide when batches are sent (`schedule`), what
 answers mean for them (`outcomes`), what memory is free (`buffer_pool`), where records without a key
 go (`partitioner`), the order of idempotent records (`sequences`) and what belongs to a transaction
-(`transactions`); `incomplete` holds the batches without a result. Rules, as in Kafka's
+(`transaction_state`); `incomplete` holds the batches without a result. Rules, as in Kafka's
 RecordAccumulator and Sender:
 1. A batch may be sent when it is full, when it is older than linger_ms, or when somebody flushes or
    waits for memory. A request has one batch of a partition at most.
@@ -46,8 +46,8 @@ from kraftrio.clients.producer.partitioner import StickyPartitioner, hash_of_key
 from kraftrio.clients.producer.queues import NO_LEADER, PartitionQueue, TopicQueues
 from kraftrio.clients.producer.schedule import SendSchedule
 from kraftrio.clients.producer.sequences import Sequences
+from kraftrio.clients.producer.transaction_state import Transactions
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
-from kraftrio.clients.producer.transactions import Transactions
 from kraftrio.wire.primitives import ZERO_UUID
 from kraftrio.wire.records.batch import BATCH_OVERHEAD
 

@@ -6,9 +6,9 @@ Rules, as in Kafka's Sender:
    the partition's leader has changed. MESSAGE_TOO_LARGE splits it.
 2. A batch older than delivery_timeout_ms is given up, sent or not. Late answers are ignored.
 3. Nothing more of a failed transaction is sent: what waits is given up, and what is in flight is
-   not sent again (`transactions`).
+   not sent again (`transaction_state`).
 
-Sans-IO. Made by: `accumulator`. Called by: `sender`, `transaction_manager`. KIP-91, KIP-360,
+Sans-IO. Made by: `accumulator`. Called by: `sender`, `transactions/manager`. KIP-91, KIP-360,
 KIP-951.
 """
 
@@ -26,7 +26,7 @@ from kraftrio.clients.producer.incomplete import IncompleteBatches
 from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.schedule import SendSchedule
 from kraftrio.clients.producer.sequences import Sequences
-from kraftrio.clients.producer.transactions import Transactions
+from kraftrio.clients.producer.transaction_state import Transactions
 from kraftrio.clients.producer.unseen import UnseenFailure
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.records.batch import BATCH_OVERHEAD

@@ -8,7 +8,7 @@ Owns what programs call; the core is `accumulator`, the task behind it `sender`.
 3. Leaving `async with` waits until every record is written or given up. Leaving it cancelled gives
    up what is not written yet: its deliveries raise `ClosedError`.
 4. A program that only sends lets other tasks run at least every _YIELD_BYTES.
-5. With a transactional_id records are accepted in a transaction only (`transaction`); entering
+5. With a transactional_id records are accepted in a transaction only (`transactions`); entering
    `async with` fences every other producer of that id, and leaving it aborts what is open.
 
 Names and defaults of the settings are those of the Java producer in snake_case. Kafka
@@ -72,8 +72,8 @@ from kraftrio.clients.producer.batch import (
 from kraftrio.clients.producer.bulk import Values
 from kraftrio.clients.producer.queues import PartitionQueue, TopicQueues
 from kraftrio.clients.producer.sender import Sender
-from kraftrio.clients.producer.transaction import Transaction
-from kraftrio.clients.producer.transaction_manager import TransactionManager
+from kraftrio.clients.producer.transactions.manager import TransactionManager
+from kraftrio.clients.producer.transactions.transaction import Transaction
 from kraftrio.clients.serialization import K, Serializer, V
 from kraftrio.net.transport import Network
 

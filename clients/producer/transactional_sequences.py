@@ -6,7 +6,7 @@ As `sequences`, except for what ends an epoch. Rules:
 2. A new id and epoch come with the end of a transaction (KIP-890), or are requested (KIP-360);
    every partition begins at 0 again with its next batch.
 
-Sans-IO. Called by: `accumulator`, `transaction_manager`.
+Sans-IO. Called by: `accumulator`, `transactions/manager`.
 """
 
 from __future__ import annotations

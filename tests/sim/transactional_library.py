@@ -29,7 +29,7 @@ from kraftrio.clients.errors import (
     TransactionInDoubtError,
 )
 from kraftrio.clients.producer.producer import Delivery, Producer
-from kraftrio.clients.producer.transaction import Transaction
+from kraftrio.clients.producer.transactions.transaction import Transaction
 from kraftrio.testing.simulation.world import SimulationFailure
 from kraftrio.wire.primitives import TopicPartition
 from tests.sim.library_clients import Machine

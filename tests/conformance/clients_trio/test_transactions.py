@@ -22,7 +22,7 @@ from kraftrio import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartitio
 from kraftrio.clients.admin.types import AbortTransactionSpec, ProducerState
 from kraftrio.clients.cluster import open_cluster
 from kraftrio.clients.consumer.consumer import ConsumerRecord
-from kraftrio.clients.producer.transaction_requests import TRANSACTION_VERSION_FEATURE
+from kraftrio.clients.producer.transactions.requests import TRANSACTION_VERSION_FEATURE
 from kraftrio.errors import (
     CommitFailedError,
     InvalidProducerEpochError,

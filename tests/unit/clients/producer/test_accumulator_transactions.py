@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kraftrio.clients.errors import TimedOutError, TransactionAbortedError
+from kraftrio.clients.producer.transaction_state import Transactions, TransactionState
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
-from kraftrio.clients.producer.transactions import Transactions, TransactionState
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import TopicPartition
 from kraftrio.wire.records.batch import parse_header

@@ -4,7 +4,7 @@ Owns `Meaning` and the tables by API, as in Kafka's TransactionManager: which er
 the transaction, and which end the producer. A code that no table names is retried if it is
 retriable, and else ends the producer.
 
-Pure. Called by: `transaction_requests`.
+Pure. Called by: `requests`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kraftrio.clients.errors import (
     TransactionStateError,
     error_for,
 )
-from kraftrio.clients.producer.transactions import (
+from kraftrio.clients.producer.transaction_state import (
     LEGAL_MOVES,
     Transactions,
     TransactionState,

@@ -13,8 +13,7 @@ partitions belong to it. Rules, as in Kafka's TransactionManager (KIP-98, KIP-36
    and after the abort the producer needs a new one. Under version 2 each transaction has an epoch
    of its own anyway.
 
-Sans-IO. Called by: `accumulator`, which asks what may be sent; `transaction_manager`, which owns
-the requests.
+Sans-IO. Called by: `accumulator`, which asks what may be sent; `transactions/manager`.
 """
 
 from __future__ import annotations

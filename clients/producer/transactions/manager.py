@@ -1,6 +1,6 @@
 """Runs a producer's transactions with their coordinator: id, beginning, offsets, commit, abort.
 
-`transactions` is the core that says what is legal, `transaction_requests` sends the requests.
+`transaction_state` says what is legal, `requests` sends the requests.
 
 Rules:
 1. A commit waits until everything in the transaction is written, without lingering; if a record is
@@ -10,9 +10,10 @@ Rules:
 3. Once the coordinator is asked to end a transaction, that goes on in the background until it is
    answered. A program that is cancelled waits for it a few seconds at most; the next transaction
    begins after it.
-4. If a commit is not answered within max_block_ms, its result is unknown, and the producer can only
-   be closed. An abort that is not answered is tried again before the next transaction, and in the
-   end the coordinator aborts by itself (transaction_timeout_ms).
+4. If a commit is not answered within max_block_ms, or is refused after an attempt that may have
+   been carried out, its result is unknown, and the producer can only be closed. An abort that is
+   not answered is tried again before the next transaction, and in the end the coordinator aborts
+   by itself (transaction_timeout_ms).
 
 Called by: `producer`, `transaction`. KIP-98, KIP-360, KIP-447, KIP-890.
 """
@@ -42,9 +43,9 @@ from kraftrio.clients.producer.accumulator import Accumulator
 from kraftrio.clients.producer.batch import wait_batch
 from kraftrio.clients.producer.queues import PartitionQueue
 from kraftrio.clients.producer.sender import Sender
-from kraftrio.clients.producer.transaction_requests import TransactionRequests
+from kraftrio.clients.producer.transaction_state import TransactionState
 from kraftrio.clients.producer.transactional_sequences import TransactionalSequences
-from kraftrio.clients.producer.transactions import TransactionState
+from kraftrio.clients.producer.transactions.requests import TransactionRequests
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.primitives import ProducerIdAndEpoch, TopicPartition
 

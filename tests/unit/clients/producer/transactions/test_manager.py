@@ -13,11 +13,12 @@ import trio.testing
 
 from kraftrio import OffsetAndMetadata, Producer, TopicPartition
 from kraftrio.clients.group_offsets import GroupMetadata
-from kraftrio.clients.producer.transaction_errors import Meaning, meaning_of, worst_of
+from kraftrio.clients.producer.transactions.error_meanings import Meaning, meaning_of, worst_of
 from kraftrio.errors import (
     CommitFailedError,
     ConfigError,
     FatalProducerError,
+    KafkaClientError,
     ProducerFencedError,
     TimedOutError,
     TransactionAbortedError,
@@ -392,8 +393,9 @@ async def test_a_refused_commit_is_in_doubt_if_an_attempt_before_may_have_done_i
         with pytest.raises(TransactionInDoubtError) as raised:
             async with producer.transaction():
                 await producer.send("a", b"")
-        assert raised.value.__cause__ is not None
-        assert raised.value.__cause__.code == then
+        cause = raised.value.__cause__
+        assert isinstance(cause, KafkaClientError)
+        assert cause.code == then
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Owns the requests InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn.
 Rules:
 1. A request is repeated after a back-off while that may help, for max_block_ms at most; the
-   coordinator is looked up again when it has moved or cannot be reached. `transaction_errors` says
+   coordinator is looked up again when it has moved or cannot be reached. `error_meanings` says
    what each error code means.
 2. What ends the transaction is raised as `TransactionAbortedError`, what ends the producer as
    `FatalProducerError`, each with the broker's code; the end of max_block_ms as `TimedOutError`.
@@ -12,7 +12,7 @@ Rules:
 4. Under transaction.version 2 EndTxn has version 5 and TxnOffsetCommit version 5, which adds the
    group to the transaction; before that both have older versions (KIP-890).
 
-Called by: `transaction_manager`. KIP-98, KIP-360, KIP-447, KIP-890.
+Called by: `manager`. KIP-98, KIP-360, KIP-447, KIP-890.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kraftrio.clients.errors import (
     error_for,
 )
 from kraftrio.clients.group_offsets import GroupMetadata, OffsetAndMetadata
-from kraftrio.clients.producer.transaction_errors import Meaning, meaning_of, worst_of
+from kraftrio.clients.producer.transactions.error_meanings import Meaning, meaning_of, worst_of
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kraftrio.wire.messages.transactions import (

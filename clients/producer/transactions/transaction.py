@@ -25,7 +25,7 @@ from kraftrio.clients.group_offsets import (
     OffsetLike,
     as_offsets,
 )
-from kraftrio.clients.producer.transaction_manager import TransactionManager
+from kraftrio.clients.producer.transactions.manager import TransactionManager
 from kraftrio.wire.primitives import TopicPartition
 
 

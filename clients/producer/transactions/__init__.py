@@ -1,0 +1,1 @@
+"""A producer's transactions: what programs see, their course, what coordinators are asked."""
