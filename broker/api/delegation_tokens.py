@@ -24,7 +24,7 @@ from kraftrio.broker.ports import ControllerPort, MetadataPort
 from kraftrio.broker.security.authorizer import AclOperation, Resource, ResourceType
 from kraftrio.broker.security.principal import ANONYMOUS
 from kraftrio.broker.server.context import HandlerTable, RequestContext
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.kraft_meta.metadata.token_image import DelegationToken, token_hmac
 from kraftrio.wire.codec.slices import Slices
 from kraftrio.wire.errors import ErrorCode

@@ -20,7 +20,7 @@ from kraftrio.broker.controller.envelopes import Unwrapped, unwrap, wrap_respons
 from kraftrio.broker.ports import ClientsController, SchedulerPort
 from kraftrio.broker.server.context import HandlerTable, RequestContext
 from kraftrio.broker.server.slices.sliced_work import Work
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.wire.errors import KafkaError
 from kraftrio.wire.messages.quorum import EnvelopeRequest, EnvelopeResponse
 from kraftrio.wire.protocol.api import ApiKey

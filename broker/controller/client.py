@@ -51,7 +51,7 @@ from kraftrio.broker.controller.requests import (
 )
 from kraftrio.broker.ports import MetadataQuorum
 from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.kraft_meta.quorum.active_controller import NotController
 from kraftrio.kraft_meta.raft.voters import VoterSet
 from kraftrio.net.connection import (

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kraftrio.kraft_meta.controller.error_responses import error_response
 from kraftrio.kraft_meta.controller.mutation_quota import STRICT_SINCE, RequestSender
-from kraftrio.kraft_meta.controller.token_control import TOKEN_REQUESTS, TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TOKEN_REQUESTS, TokenRequest
 from kraftrio.wire.codec.message import decode, encode, spec_of
 from kraftrio.wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from kraftrio.wire.messages.headers import RequestHeader, ResponseHeader

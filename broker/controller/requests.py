@@ -33,7 +33,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum, security
 

@@ -20,7 +20,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kraftrio.kraft_meta.controller.acl_control import create_acls, delete_acls
 from kraftrio.kraft_meta.controller.cluster_control import ClusterControl
 from kraftrio.kraft_meta.controller.configuration_control import (
     alter_configs,
@@ -37,10 +36,6 @@ from kraftrio.kraft_meta.controller.feature_control import bootstrap_records, up
 from kraftrio.kraft_meta.controller.mutation_quota import MutationQuotas, RequestSender
 from kraftrio.kraft_meta.controller.partition_index import PartitionIndex
 from kraftrio.kraft_meta.controller.quota_control import alter_client_quotas
-from kraftrio.kraft_meta.controller.reassignment_control import (
-    alter_partition_reassignments,
-    list_partition_reassignments,
-)
 from kraftrio.kraft_meta.controller.replication_control import (
     MAX_ELECTIONS_AT_ONCE,
     alter_partition,
@@ -48,10 +43,15 @@ from kraftrio.kraft_meta.controller.replication_control import (
     elect_leaders,
     elect_unclean_leaders,
 )
-from kraftrio.kraft_meta.controller.scram_control import alter_user_scram_credentials
-from kraftrio.kraft_meta.controller.token_control import TokenControl, TokenRequest
-from kraftrio.kraft_meta.controller.topic_control import create_partitions, create_topics
-from kraftrio.kraft_meta.controller.topic_deletion import delete_topics
+from kraftrio.kraft_meta.controller.security.acl_control import create_acls, delete_acls
+from kraftrio.kraft_meta.controller.security.scram_control import alter_user_scram_credentials
+from kraftrio.kraft_meta.controller.security.token_control import TokenControl, TokenRequest
+from kraftrio.kraft_meta.controller.topics.reassignment_control import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from kraftrio.kraft_meta.controller.topics.topic_control import create_partitions, create_topics
+from kraftrio.kraft_meta.controller.topics.topic_deletion import delete_topics
 from kraftrio.kraft_meta.metadata.image import MetadataDelta, MetadataImage
 from kraftrio.kraft_meta.metadata.quota_image import QuotaChanges
 from kraftrio.kraft_meta.metadata.records import MetadataRecord

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.wire.codec.lazy_arrays import each
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum, security

@@ -18,7 +18,7 @@ from kraftrio.broker.security.sasl.authenticator import Authenticator
 from kraftrio.broker.server.context import ClientInfo, RequestContext
 from kraftrio.kraft_meta.controller.control import TokenSettings
 from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.kraft_meta.metadata.token_image import token_hmac
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.quorum import EnvelopeRequest

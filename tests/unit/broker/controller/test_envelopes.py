@@ -8,7 +8,7 @@ import pytest
 
 from kraftrio.broker.controller.envelopes import unwrap, unwrap_response, wrap, wrap_response
 from kraftrio.kraft_meta.controller.mutation_quota import RequestSender
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.wire.codec.message import decode, encode
 from kraftrio.wire.errors import ErrorCode, KafkaError
 from kraftrio.wire.messages.admin import (

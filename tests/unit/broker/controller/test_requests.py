@@ -16,7 +16,7 @@ from kraftrio.broker.controller.requests import (
     resending,
 )
 from kraftrio.kraft_meta.controller.error_responses import error_response
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages import admin, configs, quorum, security
 

@@ -8,7 +8,7 @@ import pytest
 
 from kraftrio.base.secret import Secret
 from kraftrio.kraft_meta.controller.control import TokenSettings
-from kraftrio.kraft_meta.controller.token_control import TokenRequest
+from kraftrio.kraft_meta.controller.security.token_control import TokenRequest
 from kraftrio.kraft_meta.metadata.token_image import DelegationToken, token_hmac
 from kraftrio.wire.errors import ErrorCode
 from kraftrio.wire.messages.security import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftrio.kraft_meta.controller.replica_placement import ReplicaPlacer
+from kraftrio.kraft_meta.controller.topics.replica_placement import ReplicaPlacer
 from kraftrio.kraft_meta.metadata.image import BrokerImage
 from kraftrio.wire.errors import ErrorCode, KafkaError
 

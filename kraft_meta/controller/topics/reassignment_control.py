@@ -21,7 +21,7 @@ from kraftrio.kraft_meta.controller.control import (
 )
 from kraftrio.kraft_meta.controller.partition_change import Election, PartitionChange
 from kraftrio.kraft_meta.controller.replication_control import leader_check
-from kraftrio.kraft_meta.controller.topic_control import check_manual_assignment
+from kraftrio.kraft_meta.controller.topics.topic_control import check_manual_assignment
 from kraftrio.kraft_meta.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftrio.kraft_meta.metadata.records import MetadataRecord, PartitionChangeRecord
 from kraftrio.wire.errors import ErrorCode, KafkaError

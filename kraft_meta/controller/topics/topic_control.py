@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kraftrio.kraft_meta.controller.control import METADATA_TOPIC, ControllerResult, DecisionContext
-from kraftrio.kraft_meta.controller.replica_placement import ReplicaPlacer
+from kraftrio.kraft_meta.controller.topics.replica_placement import ReplicaPlacer
 from kraftrio.kraft_meta.metadata.directories import directories_of
 from kraftrio.kraft_meta.metadata.image import TOPIC, MetadataImage
 from kraftrio.kraft_meta.metadata.records import (

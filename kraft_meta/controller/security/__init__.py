@@ -1,0 +1,1 @@
+"""What the controller decides about access: ACLs, SCRAM credentials, delegation tokens."""

@@ -1,0 +1,1 @@
+"""What the controller decides about topics: creation, deletion, placement and reassignment."""
