@@ -38,10 +38,10 @@ def deletable_segments(
         if segment.end_offset > high_watermark or (segment is active and not segment.size_bytes):
             break
         is_before_start = segment is not active and segment.end_offset <= log_start_offset
-        if is_before_start or excess >= segment.size_bytes:
-            excess -= segment.size_bytes
-        elif retention_ms < 0 or now_ms - segment.largest_timestamp() <= retention_ms:
+        is_kept = not is_before_start and excess < segment.size_bytes
+        if is_kept and (retention_ms < 0 or now_ms - segment.largest_timestamp() <= retention_ms):
             break
+        excess -= segment.size_bytes  # whyever it goes
         count += 1
     return count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +38,23 @@ def test_retention_by_size() -> None:
     size = context.log.segments[0].size_bytes
     context = filled(retention_bytes=3 * size + 1, retention_ms=-1)
     assert context.log.apply_retention(NOW_MS) == 2
+    assert context.log.log_start_offset == 2
+
+
+def test_what_goes_by_age_counts_for_the_size() -> None:
+    """Time takes two large segments; the small ones behind them are within retention.bytes then."""
+    context = LogContext(segment_bytes=300)
+    for hour, size in enumerate([200, 200, 40, 40, 40]):
+        context.append(b"x" * size, timestamps=[NOW_MS - (5 - hour) * HOUR_MS])
+        context.log.roll(NOW_MS)
+    context.commit()
+    sizes = [segment.size_bytes for segment in context.log.segments]
+    context.log.config = replace(
+        context.log.config, retention_ms=3 * HOUR_MS, retention_bytes=sum(sizes) - sizes[2]
+    )
+    assert sizes[2] < sizes[0]
+    assert context.log.apply_retention(NOW_MS) == 2
+    assert context.log.apply_retention(NOW_MS) == 0
     assert context.log.log_start_offset == 2
 
 
