@@ -1,4 +1,5 @@
-"""Periodic work on the logs: flushing, checkpoints, retention, compaction, expiry of producers.
+"""Periodic work on the logs: flushing, checkpoints, retention, the removal of deleted files,
+compaction, expiry of producers.
 
 What syncs files runs in a worker thread (the port `run_in_thread`; a simulation runs it in place),
 one at a time, so that the event loop goes on; the rest is quick and runs on the loop.
@@ -23,6 +24,7 @@ from kraftrio.broker.upkeep.log_cleaner import LogCleaner
 from kraftrio.wire.primitives import TopicPartition
 
 _MAX_FLUSH_POLL_MS = 1000
+_REMOVAL_POLL_MS = 1000
 _MIN_SLEEP_S = 0.01
 
 
@@ -63,6 +65,7 @@ class LogMaintenance:
             nursery.start_soon(
                 self._every, self._retention_interval_ms, self._retain, self._first_retention_ms
             )
+            nursery.start_soon(self._every, lambda: _REMOVAL_POLL_MS, self._remove)
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(self._every, self._expiry_interval_ms, self._expire)
 
@@ -127,6 +130,9 @@ class LogMaintenance:
 
     async def _retain(self) -> None:
         self._deleted_segment_count += self._logs.retain(self._clock.wall_ms())
+
+    async def _remove(self) -> None:
+        self._logs.remove_deleted(self._clock.wall_ms())
 
     async def _expire(self) -> None:
         now_ms = self._clock.wall_ms()

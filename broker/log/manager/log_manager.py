@@ -319,7 +319,13 @@ class LogManager:
             return error.errno in NO_ROOM
 
     def remove_deleted(self, now_ms: int) -> int:
-        """Remove the renamed directories whose delay is over; return how many wait."""
+        """Remove deleted segments and logs whose delay is over; return how many logs wait."""
+        for log in self.logs():
+            if log.retired.are_due(now_ms):
+                try:
+                    log.retired.remove_expired(now_ms)
+                except OSError as error:
+                    self.fail_log(log, error)
         return self._removed.remove_expired(now_ms)
 
     # -- periodic work --------------------------------------------------------------------------

@@ -66,6 +66,10 @@ class RetiredSegments:
                 if segment.is_retired:
                     self._waiting.append((due_ms, segment))
 
+    def are_due(self, now_ms: int) -> bool:
+        """Whether `remove_expired` has something to do."""
+        return bool(self._waiting) and self._waiting[0][0] <= now_ms
+
     def remove_expired(self, now_ms: int) -> int:
         """Remove the files whose delay is over; return how many segments still wait."""
         while self._waiting and self._waiting[0][0] <= now_ms:

@@ -125,6 +125,32 @@ async def test_retention_begins_soon_after_the_start(
     assert log.log_start_offset == 10
 
 
+async def test_deleted_files_go_once_their_delay_is_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Their room is wanted back; the next look for expired records may be long after."""
+    context = Maintained()  # looks after 30 s, then every 5 minutes
+    context.add(segment_bytes=300, retention_ms=1, file_delete_delay_ms=60_000)
+    deleted = TopicPartition("u", 0)
+    config = LogConfig(file_delete_delay_ms=20_000)
+    context.logs.get_or_create_log(deleted, b"u" * 16, config, NOW_MS)
+    context.logs.delete_log(deleted, NOW_MS)
+
+    def waiting() -> tuple[bool, bool]:
+        paths = list(context.fs.files)
+        return any(p.endswith(".deleted") for p in paths), any("-delete/" in p for p in paths)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(context.maintenance.run)
+        await trio.sleep(19)
+        assert waiting() == (False, True)
+        await trio.sleep(12)
+        assert waiting() == (True, False)
+        await trio.sleep(61)
+        assert waiting() == (False, False)
+        nursery.cancel_scope.cancel()
+
+
 async def test_the_last_directory_that_fails_ends_the_maintenance(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
