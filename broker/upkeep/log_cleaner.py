@@ -3,7 +3,8 @@
 The rules of compaction are in `log/cleaner/`; this is its shell. The thread is the port
 `run_in_thread`: a simulation does the work in place, and then without rests. One log is cleaned at
 a time, as more threads of Python would only take turns; then the checkpoint is written.
-log.cleaner.enable turns it off, log.cleaner.backoff.ms is the pause when there is nothing to clean,
+log.cleaner.enable turns it off, log.cleaner.backoff.ms is the pause when there is nothing to clean
+(a change of settings ends it),
 log.cleaner.dedupe.buffer.size (times its load factor) bounds the memory,
 log.cleaner.io.max.bytes.per.second the speed.
 
@@ -44,6 +45,7 @@ _log = logging.getLogger("kraftrio.cleaner")
 
 _PUT_OFF_MS = 300_000
 _MIN_BACKOFF_S = 0.01
+_SETTINGS_POLL_S = 1.0
 
 
 class LogCleaner:
@@ -88,9 +90,16 @@ class LogCleaner:
         while True:
             settings = self._settings()
             is_on = settings.log_cleaner_enable and settings.log_cleaner_threads > 0
-            if is_on and await self.clean_next():
-                continue
-            await trio.sleep(max(settings.log_cleaner_backoff_ms / 1000, _MIN_BACKOFF_S))
+            if not (is_on and await self.clean_next()):
+                await self._back_off(settings)
+
+    async def _back_off(self, settings: BrokerConfig) -> None:
+        """Wait for log.cleaner.backoff.ms, or until the settings change: they may want a look."""
+        wait_s = max(settings.log_cleaner_backoff_ms / 1000, _MIN_BACKOFF_S)
+        until_s = trio.current_time() + wait_s
+        while wait_s > 0 and self._settings() is settings:
+            await trio.sleep(min(wait_s, _SETTINGS_POLL_S))
+            wait_s = until_s - trio.current_time()
 
     async def clean_next(self) -> bool:
         """Clean the dirtiest log; False when none needs it."""

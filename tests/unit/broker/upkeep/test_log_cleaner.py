@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import trio
+import trio.testing
 
 from kraftrio.base.clock import Clock
 from kraftrio.base.threads import RunInThread, run_in_worker_thread
@@ -261,6 +262,27 @@ async def test_cleaner_can_be_turned_off() -> None:
         with trio.move_on_after(0.05):
             await context.cleaner.run()
         assert log.first_dirty_offset == 0
+
+
+async def test_changed_settings_end_the_pause(autojump_clock: trio.testing.MockClock) -> None:
+    """Else a long log.cleaner.backoff.ms would hold up the shorter one that takes its place."""
+    context = CleanerContext(**{"log.cleaner.backoff.ms": "3600000"})
+
+    async def run_in_place(work: Callable[[], object]) -> None:
+        await trio.lowlevel.checkpoint()
+        work()
+
+    context.run_in_thread = run_in_place
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(context.cleaner.run)
+        await trio.sleep(5)
+        log = context.add("one")
+        await trio.sleep(1000)
+        assert log.first_dirty_offset == 0
+        context.config = context.config.with_overrides({"log.cleaner.backoff.ms": "15000"})
+        await trio.sleep(2)
+        assert log.first_dirty_offset == 10
+        nursery.cancel_scope.cancel()
 
 
 async def test_works_in_place_where_there_are_no_threads() -> None:
