@@ -5,8 +5,8 @@ A level must be in the range that this controller and every registered broker su
 that names no range knows level 0 only (a release from before the feature). Going down needs an
 upgrade type that allows it, and metadata.version never goes down, since our record formats are
 those of its highest level (Kafka also refuses where metadata could be lost).
-Version notes: v0 has allow_downgrade, v1 upgrade_type and validate_only, v2 no results (KIP-584,
-KIP-778).
+Version notes: v0 has allow_downgrade, which Kafka's controllers do not look at (nothing goes down
+by it), v1 upgrade_type and validate_only, v2 no results (KIP-584, KIP-778).
 
 Called by: controller.py. Kafka's counterpart: FeatureControlManager.
 """
@@ -79,10 +79,7 @@ def update_features(request: UpdateFeaturesRequest, context: DecisionContext) ->
 def _check_update(update: FeatureUpdateKey, context: DecisionContext) -> None:
     """Raise INVALID_UPDATE_VERSION for a level that may not be finalized, with Kafka's reason."""
     name, level = update.feature, update.max_version_level
-    if context.api_version == 0:
-        upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
-    else:
-        upgrade_type = update.upgrade_type
+    upgrade_type = update.upgrade_type
     current = context.image.features.get(name, 0)
     reason = None
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):

@@ -161,8 +161,21 @@ def test_an_old_cluster_is_at_level_0_until_it_is_upgraded() -> None:
     assert context.image.transaction_version == 1
 
 
-def test_old_versions_answer_per_feature_and_allow_downgrades_by_flag() -> None:
-    """v0 has allow_downgrade and results; v1 still has results."""
+def test_old_versions_answer_per_feature() -> None:
+    """v0 and v1 have results."""
+    context = several_features()
+    assert update(context, ("group.version", 0, 2)).error_code == ErrorCode.NONE
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)]
+    )
+    response = context.send(request, api_version=0)
+    assert [(r.feature, r.error_code) for r in response.results] == [("group.version", 0)]
+    response = update(context, ("group.version", 1, 1), api_version=1)
+    assert [r.feature for r in response.results] == ["group.version"]
+
+
+def test_the_oldest_version_takes_nothing_down() -> None:
+    """Its allow_downgrade is not looked at (Kafka 4.3.1): the missing upgrade_type is UPGRADE."""
     context = several_features()
     request = UpdateFeaturesRequest(
         feature_updates=[
@@ -170,9 +183,9 @@ def test_old_versions_answer_per_feature_and_allow_downgrades_by_flag() -> None:
         ]
     )
     response = context.send(request, api_version=0)
-    assert [(r.feature, r.error_code) for r in response.results] == [("group.version", 0)]
-    response = update(context, ("group.version", 1, 1), api_version=1)
-    assert [r.feature for r in response.results] == ["group.version"]
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "without setting the upgrade type" in (response.error_message or "")
+    assert context.image.features["group.version"] == 1
 
 
 def test_validate_only_records_nothing() -> None:
