@@ -168,7 +168,8 @@ class TransactionVerification:
                     batch.topic_partition, batch.producer, batch.base_sequence, entrant.support
                 )
             except KafkaError as error:
-                admission.refusals[batch.requested] = Refusal(error.code, error.message)
+                # Kafka gives no words here, and clients have their own for the code.
+                admission.refusals[batch.requested] = Refusal(error.code)
                 continue
             admission.guards[batch.requested] = guard
             if guard is not ONGOING:
