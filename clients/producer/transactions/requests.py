@@ -132,11 +132,12 @@ class TransactionRequests:
             producer_id=known.producer_id,
             producer_epoch=known.producer_epoch,
         )
-        response: InitProducerIdResponse = await self._ask(
+        call = self._to_own_coordinator(
             ApiKey.INIT_PRODUCER_ID,
             request,
             min_version=0 if known == ProducerIdAndEpoch() else 3,  # KIP-360
         )
+        response: InitProducerIdResponse = await self._repeat(call)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def add_partitions(
@@ -157,11 +158,13 @@ class TransactionRequests:
             v3_and_below_producer_epoch=identity.producer_epoch,
             v3_and_below_topics=list(topics.values()),
         )
-        await self._ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            request,
-            _codes_of_partitions,
-            max_version=_ADD_PARTITIONS_VERSION,
+        await self._repeat(
+            self._to_own_coordinator(
+                ApiKey.ADD_PARTITIONS_TO_TXN,
+                request,
+                _codes_of_partitions,
+                max_version=_ADD_PARTITIONS_VERSION,
+            )
         )
 
     async def add_offsets(self, identity: ProducerIdAndEpoch, group_id: str) -> None:
@@ -176,7 +179,7 @@ class TransactionRequests:
             producer_epoch=identity.producer_epoch,
             group_id=group_id,
         )
-        await self._ask(ApiKey.ADD_OFFSETS_TO_TXN, request)
+        await self._repeat(self._to_own_coordinator(ApiKey.ADD_OFFSETS_TO_TXN, request))
 
     async def commit_offsets(
         self,
@@ -267,7 +270,7 @@ class TransactionRequests:
 
     # -- asking ---------------------------------------------------------------------------------
 
-    async def _ask(
+    def _to_own_coordinator(
         self,
         api: ApiKey,
         request: Any,
@@ -275,20 +278,8 @@ class TransactionRequests:
         *,
         min_version: int = 0,
         max_version: int | None = None,
-    ) -> Any:
-        """Send a request to the coordinator of the transactional id; return its answer."""
-        return await self._repeat(
-            self._to_own_coordinator(api, request, codes_of, min_version, max_version)
-        )
-
-    def _to_own_coordinator(
-        self,
-        api: ApiKey,
-        request: Any,
-        codes_of: Callable[[Any], list[ErrorCode]] | None = None,
-        min_version: int = 0,
-        max_version: int | None = None,
     ) -> _Call:
+        """A request for the coordinator of the transactional id."""
         return _Call(
             api,
             self._transactional_id,
