@@ -212,12 +212,13 @@ unit/clients/producer/test_producer: clients/producer/ sender
 unit/clients/producer/test_queues: clients/producer/ sequences
 unit/broker/api/test_sasl: net/sasl/ login
 unit/broker/security/sasl/test_scram: broker/security/sasl/ exchange
-unit/clients/producer/test_transaction_manager: clients/producer/ transaction transaction_errors
-    transaction_requests transactional_sequences
-unit/clients/producer/test_transaction_manager: clients/ group_offsets
+unit/clients/producer/transactions/test_manager: clients/producer/ transactional_sequences
+unit/clients/producer/transactions/test_manager: clients/producer/transactions/ error_meanings
+    requests transaction
+unit/clients/producer/transactions/test_manager: clients/ group_offsets
 unit/clients/share/test_consumer: clients/share/ fetcher member
 unit/clients/test_nodes: clients/ node versions
-unit/kraft_meta/controller/test_acl_control: wire/protocol/ acls
+unit/kraft_meta/controller/security/test_acl_control: wire/protocol/ acls
 unit/kraft_meta/controller/test_directory_control: kraft_meta/metadata/ directories
 unit/kraft_meta/controller/test_replication_control: kraft_meta/controller/ control partition_index
 unit/kraft_meta/metadata/test_acl_image: kraft_meta/metadata/ image_parts security_records
