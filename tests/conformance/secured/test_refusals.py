@@ -122,7 +122,7 @@ SAYS: dict[str, tuple[str, ...]] = {
         f"{_PYTHON_VERIFY}certificate is not yet valid",
         f"{_PYTHON_VERIFY}Hostname mismatch",
         "Unable to bootstrap.*socket disconnected",
-        r"\[SSL: UNEXPECTED_EOF_WHILE_READING\]",
+        r"\[SSL: UNEXPECTED_EOF_WHILE_READING\]|connection has been closed \(EOF\)",
     ),
     "aiokafka": (
         rf"\[Error 58\] SaslAuthenticationFailed: {_WRONG_SCRAM}",
