@@ -41,7 +41,7 @@ def deletable_segments(
         is_kept = not is_before_start and excess < segment.size_bytes
         if is_kept and (retention_ms < 0 or now_ms - segment.largest_timestamp() <= retention_ms):
             break
-        excess -= segment.size_bytes  # whyever it goes
+        excess -= segment.size_bytes  # also of one that goes by its age
         count += 1
     return count
 
