@@ -219,9 +219,8 @@ class _ProtocolBench:
         yield
         for name in ("join", "one leaves"):
             if name != "join":
-                time.sleep(
-                    _INTERVAL_S
-                )  # or it passes in the turns of one broker, and not of another
+                # Or the interval passes in the turns of one broker, and not of another.
+                time.sleep(_INTERVAL_S)
                 large.remove_member()
             taken = _Taken(self._broker)
             with taken.turn():

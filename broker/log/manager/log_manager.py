@@ -333,7 +333,7 @@ class LogManager:
     def retain(self, now_ms: int) -> int:
         """One retention pass over all logs: expired segments, and files past their delay."""
         count = sum(self.retain_log(log, now_ms) for log in self.logs())
-        self.remove_deleted(now_ms)
+        self._removed.remove_expired(now_ms)
         return count
 
     def retain_log(self, log: PartitionLog, now_ms: int) -> int:

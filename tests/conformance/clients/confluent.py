@@ -89,9 +89,8 @@ class ConfluentKafka:
         """Return the one producer of a codec: it lives as long as the client."""
         if codec not in self._producers:
             settings = {"bootstrap.servers": self.address, "linger.ms": 20, "logger": log}
-            settings["max.in.flight.requests.per.connection"] = (
-                1  # what is sent again keeps its place
-            )
+            # One at a time: what is sent again keeps its place.
+            settings["max.in.flight.requests.per.connection"] = 1
             settings |= self._settings | {"compression.type": codec}
             self._producers[codec] = self.library.Producer(settings)
         return self._producers[codec]
